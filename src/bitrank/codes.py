@@ -1,0 +1,235 @@
+"""Binary codes as packed arrays, and the two distances between them, in NumPy.
+
+Everything else is built on these arrays; `hamming` and `weighted_hamming` are the reference that the compiled
+kernel is tested against, bit for bit.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank import _kernel
+
+Codes = npt.NDArray[np.uint8]
+Weights = npt.NDArray[np.float32]
+
+
+def n_bytes(n_bits: int) -> int:
+    """Bytes that a packed code of `n_bits` takes.
+
+    Examples
+    --------
+    >>> n_bytes(98)
+    13
+    """
+    return (n_bits + 7) // 8
+
+
+def pack(bits: npt.ArrayLike) -> Codes:
+    """Pack a matrix of zeros and ones, one code a row, into bytes.
+
+    Parameters
+    ----------
+    bits : array-like of shape (n, n_bits)
+        Booleans, or numbers that are 0 or 1.
+
+    Returns
+    -------
+    codes : uint8 array of shape (n, ceil(n_bits / 8))
+        In the order of `np.packbits`; spare bits of the last byte are zero.
+
+    Examples
+    --------
+    >>> pack([[1, 0, 0, 0, 0, 0, 0, 1, 1]])
+    array([[129, 128]], dtype=uint8)
+    """
+    array = np.asarray(bits)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"bits must be a matrix with one code a row, got an array of shape {array.shape}")
+    if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
+        raise ValueError(f"bits must be 0 or 1, got other values in an array of {array.dtype}")
+    return np.packbits(array.astype(bool), axis=1)
+
+
+def unpack(codes: Codes, n_bits: int) -> npt.NDArray[np.uint8]:
+    """Bits of packed codes, one column a bit: the inverse of `pack`.
+
+    Examples
+    --------
+    >>> unpack(pack([[1, 0, 1]]), n_bits=3)
+    array([[1, 0, 1]], dtype=uint8)
+    """
+    return np.unpackbits(check_codes(codes, n_bits), axis=1, count=n_bits)
+
+
+def signs(codes: Codes, n_bits: int) -> npt.NDArray[np.float32]:
+    """Codes as +1 and -1, the form in which a weighted Hamming distance is an inner product.
+
+    Examples
+    --------
+    >>> signs(pack([[1, 0, 1]]), n_bits=3)
+    array([[ 1., -1.,  1.]], dtype=float32)
+    """
+    table = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1), np.float32(1), np.float32(-1))
+    return np.ascontiguousarray(table[codes].reshape(len(codes), -1)[:, :n_bits])
+
+
+def acdv(a: Codes, b: Codes) -> Codes:
+    """Absolute code difference vectors, packed: bits set where two codes differ (row by row, with broadcasting).
+
+    Examples
+    --------
+    >>> unpack(acdv(pack([[1, 0, 1]]), pack([[1, 1, 0]])), n_bits=3)
+    array([[0, 1, 1]], dtype=uint8)
+    """
+    a, b = check_codes(a, name="a"), check_codes(b, name="b")
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(f"a and b must have the same width, got {a.shape[1]} and {b.shape[1]} bytes")
+    return np.bitwise_xor(a, b)
+
+
+def hamming(queries: Codes, codes: Codes) -> npt.NDArray[np.int32]:
+    """Hamming distance of every query to every code, shape (n_queries, n).
+
+    Examples
+    --------
+    >>> hamming(pack([[1, 0, 1]]), pack([[1, 1, 0], [1, 0, 1]]))
+    array([[2, 0]], dtype=int32)
+    """
+    queries, codes = _check_pair(queries, codes)
+    out = np.empty((len(queries), len(codes)), np.int32)
+    for row, query in zip(out, queries, strict=True):
+        np.sum(np.bitwise_count(codes ^ query), axis=1, dtype=np.int32, out=row)
+    return out
+
+
+def weighted_hamming(queries: Codes, codes: Codes, weights: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """Weighted Hamming distance of every query to every code, shape (n_queries, n).
+
+    The sum runs over the bytes of a code in order, in float32, each byte's bits first: equal codes get equal
+    distances to the last bit, on every machine.
+
+    Parameters
+    ----------
+    queries, codes : uint8 arrays, packed
+    weights : float array of shape (n_bits,) or (n_queries, n_bits)
+        Non-negative and finite.
+
+    Examples
+    --------
+    >>> weighted_hamming(pack([[1, 0, 1]]), pack([[1, 1, 0], [1, 0, 1]]), [4, 2, 1])
+    array([[3., 0.]], dtype=float32)
+    """
+    queries, codes = _check_pair(queries, codes)
+    weights = check_weights(weights, width=queries.shape[1], n_queries=len(queries))
+    rows = np.broadcast_to(np.atleast_2d(weights), (len(queries), weights.shape[-1]))
+    out = np.zeros((len(queries), len(codes)), np.float32)
+    for distances, query, row in zip(out, queries, rows, strict=True):
+        for byte, table in enumerate(byte_tables(row)):
+            distances += table[codes[:, byte] ^ query[byte]]
+    return out
+
+
+def byte_tables(weights: Weights) -> npt.NDArray[np.float32]:
+    """For each byte of a code, the summed weight of every value of that byte, shape (n_bytes, 256).
+
+    Examples
+    --------
+    >>> byte_tables(np.float32([4, 2, 1]))[0, 0b10100000]
+    np.float32(5.0)
+    """
+    padded = np.zeros(n_bytes(len(weights)) * 8, np.float32)
+    padded[: len(weights)] = weights
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+    tables = np.zeros((len(padded) // 8, 256), np.float32)
+    for bit in range(8):
+        tables += padded[bit::8, None] * bits[:, bit]
+    return tables
+
+
+def distances(
+    queries: Codes, codes: Codes, weights: npt.ArrayLike | None = None, *, threads: int | None = None
+) -> npt.NDArray[Any]:
+    """The same distances from the compiled kernel: uint16 counts without weights, float32 with them.
+
+    Parameters
+    ----------
+    queries, codes : uint8 arrays, packed
+    weights : float array of shape (n_bits,) or (n_queries, n_bits), optional
+        None is plain Hamming distance.
+    threads : int, optional
+        All cores by default.
+
+    Examples
+    --------
+    >>> distances(pack([[1, 0, 1]]), pack([[1, 1, 0], [1, 0, 1]]))
+    array([[2, 0]], dtype=uint16)
+    """
+    queries, codes = _check_pair(queries, codes)
+    threads = threads or os.cpu_count() or 1
+    shape = (len(queries), len(codes))
+    if weights is None:
+        counts = np.empty(shape, np.uint16)
+        _kernel.hamming(queries, codes, counts, threads)
+        return counts
+    rows = np.atleast_2d(check_weights(weights, width=queries.shape[1], n_queries=len(queries)))
+    out = np.empty(shape, np.float32)
+    _kernel.weighted_hamming(queries, codes, np.ascontiguousarray(rows), out, threads)
+    return out
+
+
+def check_codes(codes: Any, n_bits: int | None = None, name: str = "codes") -> Codes:
+    """Codes as a contiguous uint8 matrix, or a ValueError that says what came instead."""
+    array = np.asarray(codes)
+    if array.dtype != np.uint8 or array.ndim != 2:
+        raise ValueError(
+            f"{name} must be a packed uint8 matrix (see bitrank.codes.pack), got {array.dtype} of shape {array.shape}"
+        )
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one byte a row, got shape {array.shape}")
+    if n_bits is not None:
+        if array.shape[1] != n_bytes(n_bits):
+            raise ValueError(f"{name} of {n_bits} bits must be {n_bytes(n_bits)} bytes wide, got {array.shape[1]}")
+        spare = 8 * array.shape[1] - n_bits
+        if spare and (array[:, -1] & ((1 << spare) - 1)).any():
+            raise ValueError(f"{name} of {n_bits} bits must have the last {spare} bits of a row zero, got ones there")
+    return np.ascontiguousarray(array)
+
+
+def check_n_bits(codes: Codes, n_bits: int | None) -> int:
+    """Number of bits of packed codes: as given, or eight a byte."""
+    if n_bits is None:
+        return 8 * codes.shape[1]
+    check_codes(codes, n_bits)
+    return n_bits
+
+
+def check_weights(
+    weights: Any, n_bits: int | None = None, *, width: int | None = None, n_queries: int | None = None
+) -> Weights:
+    """Weights as float32, one vector or one a query, or a ValueError that says what came instead."""
+    array = np.asarray(weights, dtype=np.float32)
+    if array.ndim not in (1, 2):
+        raise ValueError(f"weights must have shape (n_bits,) or (n_queries, n_bits), got {array.shape}")
+    if n_bits is not None and array.shape[-1] != n_bits:
+        raise ValueError(f"weights must hold {n_bits} values, one a bit, got {array.shape[-1]}")
+    if width is not None and n_bytes(array.shape[-1]) != width:
+        raise ValueError(
+            f"weights for codes of {width} bytes must hold {8 * width - 7} to {8 * width} values, got {array.shape[-1]}"
+        )
+    if array.ndim == 2 and n_queries is not None and len(array) != n_queries:
+        raise ValueError(f"weights must have one row for each of the {n_queries} queries, got {len(array)}")
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise ValueError("weights must be finite and not negative")
+    return array
+
+
+def _check_pair(queries: Any, codes: Any) -> tuple[Codes, Codes]:
+    queries, codes = check_codes(queries, name="queries"), check_codes(codes)
+    if queries.shape[1] != codes.shape[1]:
+        raise ValueError(f"queries and codes must have the same width, got {queries.shape[1]} and {codes.shape[1]}")
+    return queries, codes

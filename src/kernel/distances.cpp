@@ -1,0 +1,85 @@
+#include "distances.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace bitrank {
+namespace {
+
+// Codes are taken in strips that stay in the second-level cache while every query of the thread passes over them.
+constexpr std::size_t strip = 4096;
+
+template <typename Work>
+void split(std::size_t n, std::size_t n_threads, Work work) {
+    n_threads = std::max<std::size_t>(1, std::min(n_threads, n));
+    std::vector<std::thread> threads;
+    threads.reserve(n_threads - 1);
+    for (std::size_t t = 1; t < n_threads; ++t)
+        threads.emplace_back(work, n * t / n_threads, n * (t + 1) / n_threads);
+    work(0, n / n_threads);
+    for (auto &thread : threads) thread.join();
+}
+
+}  // namespace
+
+void byte_tables(const float *weights, std::size_t n_bits, float *tables) {
+    const std::size_t n_bytes = (n_bits + 7) / 8;
+    for (std::size_t byte = 0; byte < n_bytes; ++byte) {
+        float *table = tables + byte * 256;
+        const std::size_t n_here = std::min<std::size_t>(8, n_bits - byte * 8);
+        for (std::size_t value = 0; value < 256; ++value) {
+            float sum = 0.0f;
+            for (std::size_t bit = 0; bit < n_here; ++bit)
+                if (value >> (7 - bit) & 1) sum += weights[byte * 8 + bit];
+            table[value] = sum;
+        }
+    }
+}
+
+void weighted_hamming(const Distances &task, std::size_t n_threads) {
+    const std::size_t n_bytes = (task.n_bits + 7) / 8;
+    split(task.n_queries, n_threads, [&](std::size_t first, std::size_t last) {
+        std::vector<float> tables(n_bytes * 256);
+        for (std::size_t q = first; q < last; ++q) {
+            if (q == first || task.weights_per_query)
+                byte_tables(task.weights + (task.weights_per_query ? q * task.n_bits : 0), task.n_bits, tables.data());
+            const std::uint8_t *query = task.queries + q * n_bytes;
+            float *out = task.out + q * task.n_codes;
+            for (std::size_t i = 0; i < task.n_codes; ++i) {
+                const std::uint8_t *code = task.codes + i * n_bytes;
+                float sum = 0.0f;
+                for (std::size_t byte = 0; byte < n_bytes; ++byte)
+                    sum += tables[byte * 256 + (query[byte] ^ code[byte])];
+                out[i] = sum;
+            }
+        }
+    });
+}
+
+void hamming(const std::uint8_t *queries, std::size_t n_queries, const std::uint8_t *codes, std::size_t n_codes,
+             std::size_t n_bytes, std::uint16_t *out, std::size_t n_threads) {
+    split(n_queries, n_threads, [&](std::size_t first, std::size_t last) {
+        for (std::size_t start = 0; start < n_codes; start += strip)
+            for (std::size_t q = first; q < last; ++q) {
+                const std::uint8_t *query = queries + q * n_bytes;
+                for (std::size_t i = start; i < std::min(n_codes, start + strip); ++i) {
+                    const std::uint8_t *code = codes + i * n_bytes;
+                    unsigned count = 0;
+                    std::size_t byte = 0;
+                    for (; byte + 8 <= n_bytes; byte += 8) {
+                        std::uint64_t a, b;
+                        std::memcpy(&a, query + byte, 8);
+                        std::memcpy(&b, code + byte, 8);
+                        count += std::popcount(a ^ b);
+                    }
+                    for (; byte < n_bytes; ++byte) count += std::popcount<std::uint8_t>(query[byte] ^ code[byte]);
+                    out[q * n_codes + i] = static_cast<std::uint16_t>(count);
+                }
+            }
+    });
+}
+
+}  // namespace bitrank

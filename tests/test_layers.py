@@ -1,0 +1,54 @@
+"""Imports go down the layers of the design only; deleting an upper room breaks nothing below it."""
+
+import ast
+import pathlib
+
+import pytest
+
+import bitrank
+
+ROOT = pathlib.Path(bitrank.__file__).parent
+
+# Each room and the rooms of bitrank that it may import. `_kernel` is the compiled module.
+MAY_IMPORT: dict[str, set[str]] = {
+    "progress": set(),
+    "metrics": set(),
+    "datasets": set(),
+    "codes": {"_kernel"},
+    "solvers": {"codes"},
+    "whrank": {"codes"},
+    "hashing": {"codes"},
+    "quadruplets": {"codes"},
+    "gate": {"codes", "metrics"},
+    "ranking_svm": {"codes", "quadruplets", "solvers", "gate"},
+    "online": {"codes", "quadruplets", "solvers", "gate"},
+    "query_adaptive": {"codes", "gate", "progress"},
+}
+EVERYTHING = {"__init__", "demo", "cli"}
+
+
+def room(path: pathlib.Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: pathlib.Path) -> set[str]:
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "bitrank":
+            parts = node.module.split(".")
+            rooms |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            rooms |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("bitrank.")}
+    return rooms
+
+
+SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
+def test_imports_go_down(path):
+    name = room(path)
+    if name in EVERYTHING:
+        return
+    assert name in MAY_IMPORT, f"a new room, {name}: say in MAY_IMPORT what it may import"
+    assert imported_rooms(path) <= MAY_IMPORT[name] | {name}
