@@ -203,7 +203,7 @@ def check_codes(codes: Any, n_bits: int | None = None, name: str = "codes") -> C
 def check_n_bits(codes: Codes, n_bits: int | None) -> int:
     """Number of bits of packed codes: as given, or eight a byte."""
     if n_bits is None:
-        return 8 * codes.shape[1]
+        return 8 * int(codes.shape[1])
     check_codes(codes, n_bits)
     return n_bits
 
