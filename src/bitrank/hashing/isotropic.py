@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 from sklearn.utils import check_random_state
 
 from bitrank.hashing.hasher import Floats, Hasher
@@ -70,6 +69,6 @@ def lift_and_project(variances: Floats, rotation: Floats) -> Floats:
             break
         np.fill_diagonal(Z, mean)
         # Eigenvalues ascend, so their vectors are turned round to meet the variances; in any other order this diverges.
-        rotation = scipy.linalg.eigh(Z)[1][:, ::-1]
+        rotation = np.linalg.eigh(Z)[1][:, ::-1]
         Z = (rotation * variances) @ rotation.T
     return rotation

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 from sklearn.utils import check_random_state
 
 from bitrank.hashing.hasher import Floats, Hasher, check_count
@@ -63,8 +62,19 @@ class ITQ(Hasher):
         scale = np.sqrt(pca.variances[0]) or 1.0
         V = (pca.project(X) / scale).astype(np.float32)
         for _ in range(self.n_iter):
-            B = np.where(V @ rotation.astype(np.float32) > 0, np.float32(1), np.float32(-1))
-            # Orthogonal Procrustes: the rotation R that makes |B - VR| least.
-            left, _, right = scipy.linalg.svd((B.T @ V).astype(np.float64))
-            rotation = (left @ right).T
+            rotation = nearest_rotation(V, rotation)
         return {"mean_": pca.mean, "components_": pca.components @ rotation}
+
+
+def nearest_rotation(V: npt.NDArray[np.float32], rotation: Floats) -> Floats:
+    """One round: B = sign(VR) for the rotation R at hand, then the R for which |B - VR| is least."""
+    R = rotation.astype(np.float32)
+    product = np.zeros(R.shape)
+    for start in range(0, len(V), 4096):  # a block stays in the cache
+        block = V[start : start + 4096]
+        signs = block @ R
+        np.copysign(np.float32(1), signs, out=signs)
+        product += signs.T @ block
+    # Orthogonal Procrustes. NumPy's SVD, not SciPy's: two BLAS libraries in turn fight over the cores.
+    left, _, right = np.linalg.svd(product)
+    return np.asarray((left @ right).T)
