@@ -26,6 +26,15 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn transformer from vectors to packed binary codes.
 
     A method of hashing says in `_learn` what it learns and, where it is not linear, in `_project` how it is used.
+
+    Examples
+    --------
+    >>> from bitrank.hashing import SignBits
+    >>> hasher = SignBits().fit([[0.5, 0.25], [0.25, 0.75]])
+    >>> hasher.project([[0.625, 0.25]])
+    array([[ 0.25, -0.25]], dtype=float32)
+    >>> hasher.transform([[0.625, 0.25]])
+    array([[128]], dtype=uint8)
     """
 
     # Name of each learned array and its shape: "d" stands for the number of features, "k" for the number of bits.
@@ -122,6 +131,8 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         path : path of the file
         """
         check_is_fitted(self)
+        if self._check_params(self.n_features_in_) != self.n_bits_:
+            raise ValueError(f"n_bits must be as it was fitted, {self.n_bits_}, got {self.n_bits}: fit again")
         files.write(self, path)
 
     def _set(self, learned: dict[str, Floats], n_bits: int) -> None:

@@ -34,7 +34,7 @@ def fit_pca(X: npt.NDArray[Any], n_components: int) -> PCA:
     n, d = X.shape
     mean = X.mean(axis=0, dtype=np.float64)
     if n < d:
-        _, singular, rows = _finite(scipy.linalg.svd, X - mean, full_matrices=False)
+        _, singular, rows = _finite(scipy.linalg.svd, X.astype(np.float64) - mean, full_matrices=False)
         variances, components = singular[:n_components] ** 2 / n, rows[:n_components].T
     else:
         covariance = np.zeros((d, d))

@@ -60,9 +60,9 @@ class SpectralHashing(Hasher):
         pca = fit_pca(X, min(n_bits, *X.shape))
         values = pca.project(X)
         minima, ranges = values.min(axis=0), np.ptp(values, axis=0)
-        if ranges.max() == 0:  # all rows are equal: any range will do
+        if ranges.max() <= 1e-14 * np.abs(pca.mean).max():  # rows equal up to rounding: any range will do
             ranges[0] = 1.0
-        # The widest component alone has n_bits modes, so that no component needs a mode beyond these.
+        # The widest component alone has enough modes, so no component needs one beyond these.
         n_modes = np.ceil((n_bits + 1) * ranges / ranges.max()).astype(int)
         component = np.repeat(np.arange(len(ranges)), n_modes)
         mode = np.concatenate([np.arange(1, count + 1) for count in n_modes])
