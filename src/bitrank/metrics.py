@@ -297,30 +297,40 @@ def _groups(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> _Gr
     keys = _keys(distances, relevant)
     keys.sort(axis=1)
     n_rows, n = keys.shape
-    is_last = np.ones((n_rows, n), bool)
-    np.greater(keys[:, 1:] ^ keys[:, :-1], 1, out=is_last[:, :-1])
-    # Flat arrays over all rows from here on: a group never spans two rows, as every row's last item ends one.
-    cumulated = np.cumsum(keys.ravel() & keys.dtype.type(1), dtype=np.int64)
-    ends = np.flatnonzero(is_last)
-    hits = cumulated[ends]
-    count = np.diff(hits, prepend=0)
-    kept = np.flatnonzero(count)
-    start = np.where(kept > 0, ends[kept - 1] + 1, 0)
-    end, count, hits = ends[kept] + 1, count[kept], hits[kept]
-    row = start // n
-    before_row = np.concatenate([[0], cumulated[n - 1 :: n]])
-    totals = np.diff(before_row).astype(np.float64)
-    totals[totals == 0] = np.nan
+    # Flat arrays over all rows from here on, and only the places of relevant items: they are the last of their group.
+    flat = keys.ravel()
+    places = np.flatnonzero((flat & flat.dtype.type(1)).astype(bool))
+    bounds = np.searchsorted(places, np.arange(n_rows + 1) * n)
+    totals = np.diff(bounds)
+    key, row = flat[places], np.repeat(np.arange(n_rows), totals)
+    is_first = np.ones(len(places), bool)
+    is_first[1:] = (key[1:] != key[:-1]) | (row[1:] != row[:-1])
+    first = np.flatnonzero(is_first)
+    row, count = row[first], np.diff(first, append=len(places))
     return _Groups(
         n=n,
-        totals=totals,
+        totals=np.where(totals > 0, totals, np.nan),
         row=row,
-        start=start - row * n,
-        end=end - row * n,
-        hits=hits - count - before_row[row],
+        start=_first_places(flat, places[first], row * n) - row * n,
+        end=places[first + count - 1] + 1 - row * n,
+        hits=first - bounds[row],
         count=count,
         bounds=np.searchsorted(row, np.arange(n_rows + 1)),
     )
+
+
+def _first_places(flat: npt.NDArray[Any], places: Ints, row_starts: Ints) -> Ints:
+    """Where the groups begin whose first relevant items are at `places`: before them come tied irrelevant ones."""
+    starts = places.copy()
+    key = flat[places] - flat.dtype.type(1)
+    unsure = np.flatnonzero((places > row_starts) & (flat[places - 1] == key))
+    low, high, key = row_starts[unsure], places[unsure], key[unsure]
+    while (low < high).any():
+        middle = (low + high) // 2
+        less = flat[middle] < key
+        low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
+    starts[unsure] = low
+    return starts
 
 
 def _keys(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
