@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from bitrank import metrics
+from bitrank import metrics, ties
 
 PER_QUERY = {
     "average_precision": metrics.average_precision,
@@ -192,7 +192,7 @@ def test_evaluate_agrees_with_the_single_functions_over_many_chunks(monkeypatch,
     distances = rng.integers(0, 400, size=(50, 300)).astype(dtype)
     relevant = rng.integers(10, size=(50, 1)) == rng.integers(10, size=300)
     whole = metrics.evaluate(distances, relevant, ks=(10, 100))
-    monkeypatch.setattr(metrics, "_CHUNK", 1000)
+    monkeypatch.setattr(ties, "_CHUNK", 1000)
     means = metrics.evaluate(distances, relevant, ks=(10, 100))
     assert means == pytest.approx(whole)
     assert means == pytest.approx(
@@ -258,7 +258,7 @@ def test_bad_input(name):
 
 def test_bad_cut_offs_and_gains():
     distances, relevant = np.zeros((2, 3)), np.ones((2, 3), bool)
-    for k in (0, -1):
+    for k in (0, -1, 2.5):
         for measure in (metrics.precision_at, metrics.recall_at, metrics.ndcg_at):
             with pytest.raises(ValueError, match=f"at least 1, got {k}"):
                 measure(distances, relevant, k)

@@ -29,8 +29,8 @@ _STYLES: dict[str, dict[str, Any]] = {
     "Hamming": {"color": "#8c8c8c", "linestyle": "--"},
     "WhRank": {"color": "#b58900", "linestyle": "--"},
     "asymmetric": {"color": "#6a51a3", "linestyle": "--"},
-    "RankingSVM": {"color": "#0072b2"},
-    "online": {"color": "#56b4e9"},
+    "RankingSVM": {"color": "#0072b2", "linestyle": "-"},
+    "online": {"color": "#56b4e9", "linestyle": "-"},
     "query-adaptive": {"color": "#d55e00", "linewidth": 2.4},
 }
 _RIGHT, _WRONG = "#2a9d3a", "#d62728"
@@ -148,8 +148,7 @@ def draw_curves(rows: list[Row], curves: dict[str, Curve], path: Path) -> None:
     axes = figure.add_subplot()
     for row in rows:
         precision, recall = curves[row.ranker]
-        label = f"{row.ranker}, MAP {row.map:.3f}"
-        axes.plot(recall, precision, **{"linewidth": 1.7, "label": label} | _STYLES[row.ranker])
+        axes.plot(recall, precision, label=f"{row.ranker}, MAP {row.map:.3f}", **_STYLES[row.ranker])
     axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1))
     axes.set_title("Mean precision and recall, 64-bit codes of digits", loc="left")
     axes.grid(color="#e6e6e6", linewidth=0.8)
@@ -166,12 +165,13 @@ def draw_top_ten(split: Split, before: Rows, after: Rows, path: Path) -> None:
     gain = (split.labels[after] == wanted).sum(axis=1) - (split.labels[before] == wanted).sum(axis=1)
     query = int(np.argmax(gain))
     figure = Figure(figsize=(11, 2.9), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(2, 10))
+    panels: Any = figure.subfigures(1, 2, width_ratios=(2, 10))
+    left, right = panels
     axes = left.subplots()
     axes.set_title("query", fontsize=11)
     _draw_image(axes, split.images[split.queries[query]], "#333333")
-    lines = zip(right.subfigures(2, 1), ("Hamming", "query-adaptive"), (before[query], after[query]), strict=True)
-    for line, name, ranked in lines:
+    lines = right.subfigures(2, 1)
+    for line, name, ranked in zip(lines, ("Hamming", "query-adaptive"), (before[query], after[query]), strict=True):
         hits = split.labels[ranked] == wanted[query]
         line.suptitle(f"{name}: {hits.sum()} of 10 right", x=0.005, horizontalalignment="left", fontsize=11)
         for axes, row, hit in zip(line.subplots(1, 10), ranked, hits, strict=True):
@@ -198,4 +198,4 @@ def _draw_image(axes: Any, image: npt.NDArray[np.uint8], color: str, linestyle: 
 
 
 def _vectors(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    return images.reshape(len(images), -1).astype(np.float32) / 255
+    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)

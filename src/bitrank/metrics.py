@@ -15,21 +15,14 @@ Conventions that hold for every function here:
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-T = TypeVar("T")
-
-# Elements handled at a time by one thread: the sort and the passes after it stay in the cache.
-_CHUNK = 1 << 18
+from bitrank.ties import Floats, Groups, by_chunk, check_distances, check_no_nan, dense_ranks
 
 
 def average_precision(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
@@ -57,7 +50,7 @@ def average_precision(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floa
     >>> average_precision([[0, 0]], [[True, False]])  # the mean of 1 and 1/2
     array([0.75])
     """
-    return np.concatenate(_by_chunk(_average_precision, distances, relevant))
+    return np.concatenate(by_chunk(_average_precision, distances, relevant))
 
 
 def mean_average_precision(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> float:
@@ -92,7 +85,7 @@ def precision_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> F
     array([0.75])
     """
     k = _check_k(k)
-    return np.concatenate(_by_chunk(lambda groups: _precision(groups, k), distances, relevant))
+    return np.concatenate(by_chunk(lambda groups: _precision(groups, k), distances, relevant))
 
 
 def recall_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floats:
@@ -104,7 +97,7 @@ def recall_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floa
     array([0.5])
     """
     k = _check_k(k)
-    return np.concatenate(_by_chunk(lambda groups: _expected_hits(groups, k) / groups.totals, distances, relevant))
+    return np.concatenate(by_chunk(lambda groups: _expected_hits(groups, k) / groups.totals, distances, relevant))
 
 
 def precision_recall(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -121,7 +114,7 @@ def precision_recall(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple
     >>> precision.round(3), recall
     (array([[1.   , 0.75 , 0.667]]), array([[0.5 , 0.75, 1.  ]]))
     """
-    hits, totals = (np.concatenate(part) for part in zip(*_by_chunk(_all_hits, distances, relevant), strict=True))
+    hits, totals = (np.concatenate(part) for part in zip(*by_chunk(_all_hits, distances, relevant), strict=True))
     recall = hits / totals[:, None]
     hits /= np.arange(1, hits.shape[1] + 1)
     hits[np.isnan(totals)] = np.nan
@@ -141,7 +134,7 @@ def mean_precision_recall(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> 
     >>> precision, recall
     (array([1.  , 0.75]), array([0.75, 1.  ]))
     """
-    return _mean_curve(_by_chunk(_curve_sums, distances, relevant))
+    return _mean_curve(by_chunk(_curve_sums, distances, relevant))
 
 
 def voc11(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
@@ -155,7 +148,7 @@ def voc11(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
     >>> voc11([[0, 1, 2, 3]], [[True, False, False, True]]).round(3)  # 1 up to recall 0.5, then 1/2
     array([0.773])
     """
-    return np.concatenate(_by_chunk(_voc11, distances, relevant))
+    return np.concatenate(by_chunk(_voc11, distances, relevant))
 
 
 def authors_map(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> float:
@@ -194,7 +187,7 @@ def ndcg_at(distances: npt.ArrayLike, gains: npt.ArrayLike, k: int) -> Floats:
     >>> ndcg_at([[0, 1, 1]], [[0, 3, 1]], k=3).round(3)
     array([0.623])
     """
-    distances, gains = _check_matrix(distances), np.asarray(gains)
+    distances, gains = check_distances(distances), np.asarray(gains)
     if gains.dtype.kind not in "buif" or gains.shape != distances.shape:
         raise ValueError(
             f"gains must be real numbers of the shape of distances, {distances.shape}, "
@@ -206,7 +199,7 @@ def ndcg_at(distances: npt.ArrayLike, gains: npt.ArrayLike, k: int) -> Floats:
     n = distances.shape[1]
     discounts = 1 / np.log2(np.arange(2, n + 2))
     discounts[_check_k(k) :] = 0
-    ranks = _dense_ranks(distances)
+    ranks = dense_ranks(distances)
     offsets = np.arange(len(ranks))[:, None] * n
     # A group of ties shares the discounts of its places: each item gets their mean.
     sizes = np.bincount((ranks + offsets).ravel(), minlength=ranks.size)
@@ -229,10 +222,10 @@ def tie_mass(distances: npt.ArrayLike, k: int) -> Floats:
     >>> tie_mass([[0, 1, 1, 2], [0, 1, 2, 2]], k=3).round(3)
     array([0.667, 0.333])
     """
-    distances, k = _check_matrix(distances), _check_k(k)
+    distances, k = check_distances(distances), _check_k(k)
     n = distances.shape[1]
     k = min(k, n)
-    _check_no_nan(distances)
+    check_no_nan(distances)
     # The (k+1)-th smallest is enough to know whether the k-th is tied.
     head = distances if k + 1 >= n else np.partition(distances, k, axis=1)[:, : k + 1]
     head = np.sort(head, axis=1)
@@ -265,7 +258,7 @@ def evaluate(distances: npt.ArrayLike, relevant: npt.ArrayLike, ks: Sequence[int
     0.75
     """
     cuts = [_check_k(k) for k in ks]
-    parts = _by_chunk(
+    parts = by_chunk(
         lambda groups: (
             np.stack([_average_precision(groups), _voc11(groups), *(_precision(groups, k) for k in cuts)]),
             _curve_sums(groups),
@@ -279,96 +272,7 @@ def evaluate(distances: npt.ArrayLike, relevant: npt.ArrayLike, ks: Sequence[int
     return means | {f"p{k}": _mean(row) for k, row in zip(cuts, values[2:], strict=True)}
 
 
-@dataclass
-class _Groups:
-    """Sorted queries as groups of tied items. Only groups with a relevant item are kept: the rest add nothing."""
-
-    n: int  # items of a query
-    totals: Floats  # (n_queries,) relevant items of each query, NaN for none
-    row: Ints  # (n_groups,) the query that a group belongs to
-    start: Ints  # items of that query before the group
-    end: Ints  # and with it
-    hits: Ints  # relevant items of that query before the group
-    count: Ints  # and in it
-    bounds: Ints  # (n_queries + 1,) where each query's groups begin
-
-
-def _groups(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> _Groups:
-    keys = _keys(distances, relevant)
-    keys.sort(axis=1)
-    n_rows, n = keys.shape
-    # Flat arrays over all rows from here on, and only the places of relevant items: they are the last of their group.
-    flat = keys.ravel()
-    places = np.flatnonzero((flat & flat.dtype.type(1)).astype(bool))
-    bounds = np.searchsorted(places, np.arange(n_rows + 1) * n)
-    totals = np.diff(bounds)
-    key, row = flat[places], np.repeat(np.arange(n_rows), totals)
-    is_first = np.ones(len(places), bool)
-    is_first[1:] = (key[1:] != key[:-1]) | (row[1:] != row[:-1])
-    first = np.flatnonzero(is_first)
-    row, count = row[first], np.diff(first, append=len(places))
-    return _Groups(
-        n=n,
-        totals=np.where(totals > 0, totals, np.nan),
-        row=row,
-        start=_first_places(flat, places[first], row * n) - row * n,
-        end=places[first + count - 1] + 1 - row * n,
-        hits=first - bounds[row],
-        count=count,
-        bounds=np.searchsorted(row, np.arange(n_rows + 1)),
-    )
-
-
-def _first_places(flat: npt.NDArray[Any], places: Ints, row_starts: Ints) -> Ints:
-    """Where the groups begin whose first relevant items are at `places`: before them come tied irrelevant ones."""
-    starts = places.copy()
-    key = flat[places] - flat.dtype.type(1)
-    unsure = np.flatnonzero((places > row_starts) & (flat[places - 1] == key))
-    low, high, key = row_starts[unsure], places[unsure], key[unsure]
-    while (low < high).any():
-        middle = (low + high) // 2
-        less = flat[middle] < key
-        low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
-    starts[unsure] = low
-    return starts
-
-
-def _keys(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Unsigned integers in the order of the distances, equal where they are, with relevance as the lowest bit.
-
-    NumPy sorts integers several times faster than it sorts indirectly, and the bits of a float that is not negative
-    are in its order; its sign bit is the room for the relevance.
-    """
-    if distances.dtype.kind == "f" and distances.dtype.itemsize <= 8:
-        real = distances.astype(np.float32) if distances.dtype.itemsize == 2 else distances
-        # Adding zero makes -0.0 equal to 0.0.
-        bits: npt.NDArray[Any] = (real + real.dtype.type(0)).view(np.uint32 if real.dtype.itemsize == 4 else np.uint64)
-        if bits.max() > real.dtype.type(np.inf).view(bits.dtype):  # negative, or NaN
-            _check_no_nan(distances)
-            bits = _dense_ranks(distances).astype(np.uint32)
-    elif distances.dtype.kind != "f" and distances.min() >= 0 and distances.max() < 2**31:
-        bits = distances.astype(np.uint32)
-    else:
-        _check_no_nan(distances)
-        bits = _dense_ranks(distances).astype(np.uint32)
-    np.left_shift(bits, bits.dtype.type(1), out=bits)
-    np.bitwise_or(bits, relevant, out=bits)
-    return bits
-
-
-def _dense_ranks(distances: npt.NDArray[Any]) -> Ints:
-    """0 for the items at the smallest distance of a row, 1 for those at the next, and so on."""
-    _check_no_nan(distances)
-    order = np.argsort(distances, axis=1)
-    ordered = np.take_along_axis(distances, order, axis=1)
-    ranks = np.zeros(distances.shape, np.int64)
-    ranks[:, 1:] = np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=1)
-    out = np.empty_like(ranks)
-    np.put_along_axis(out, order, ranks, axis=1)
-    return out
-
-
-def _average_precision(groups: _Groups) -> Floats:
+def _average_precision(groups: Groups) -> Floats:
     # In a group of size m with r relevant items, a place i holds a relevant one with probability r/m, and then
     # (i - start - 1) (r - 1)/(m - 1) others are expected before it in the group. Sums of 1/i are harmonic numbers.
     harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, groups.n + 1))])
@@ -379,18 +283,18 @@ def _average_precision(groups: _Groups) -> Floats:
     return np.bincount(groups.row, gain * groups.count / size, minlength=len(groups.totals)) / groups.totals
 
 
-def _expected_hits(groups: _Groups, k: int) -> Floats:
+def _expected_hits(groups: Groups, k: int) -> Floats:
     """Expected number of relevant items among the first k of each query."""
     size = groups.end - groups.start
     inside: Floats = np.clip(k - groups.start, 0, size) * groups.count / size
     return np.bincount(groups.row, inside, minlength=len(groups.totals)).astype(np.float64, copy=False)
 
 
-def _precision(groups: _Groups, k: int) -> Floats:
+def _precision(groups: Groups, k: int) -> Floats:
     return np.where(np.isnan(groups.totals), np.nan, _expected_hits(groups, k) / min(k, groups.n))
 
 
-def _all_hits(groups: _Groups) -> tuple[Floats, Floats]:
+def _all_hits(groups: Groups) -> tuple[Floats, Floats]:
     """Expected number of relevant items among the first i, for every i and query; and their totals."""
     density, stride = groups.count / (groups.end - groups.start), groups.n + 1
     steps = np.bincount(groups.row * stride + groups.start, density, minlength=len(groups.totals) * stride)
@@ -398,7 +302,7 @@ def _all_hits(groups: _Groups) -> tuple[Floats, Floats]:
     return np.cumsum(np.cumsum(steps.reshape(-1, stride)[:, :-1], axis=1), axis=1), groups.totals
 
 
-def _curve_sums(groups: _Groups) -> tuple[Floats, int]:
+def _curve_sums(groups: Groups) -> tuple[Floats, int]:
     """Expected relevant items at every rank, summed over queries: as they are, and divided by the query's total."""
     density = groups.count / (groups.end - groups.start)
     sums = np.empty((2, groups.n))
@@ -416,7 +320,7 @@ def _mean_curve(parts: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
     return hits / np.arange(1, len(hits) + 1), recall
 
 
-def _voc11(groups: _Groups) -> Floats:
+def _voc11(groups: Groups) -> Floats:
     # Within a group the expected precision is monotone, and the same formula holds at the end of the group before:
     # its maxima are at ends of groups, and at the rank where the recall asked for is reached. All in integers, as
     # 0.3 * 10 relevant items must be 3.
@@ -451,44 +355,7 @@ def _mean(values: Floats) -> float:
     return float(values.mean())
 
 
-def _by_chunk(function: Callable[[_Groups], T], distances: npt.ArrayLike, relevant: npt.ArrayLike) -> list[T]:
-    """Apply to the groups of some queries at a time, in threads: NumPy lets go of the interpreter in the long parts."""
-    distances, relevant = _check_matrix(distances), np.asarray(relevant)
-    if relevant.dtype != np.bool_ or relevant.shape != distances.shape:
-        raise ValueError(
-            f"relevant must be a bool array of the shape of distances, {distances.shape}, "
-            f"got {relevant.dtype} of shape {relevant.shape}"
-        )
-    n_queries, n = distances.shape
-    step = max(1, _CHUNK // n)
-    chunks = [slice(first, first + step) for first in range(0, n_queries, step)]
-
-    def one(chunk: slice) -> T:
-        return function(_groups(distances[chunk], relevant[chunk]))
-
-    if len(chunks) == 1:
-        return [one(chunks[0])]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(one, chunks))
-
-
-def _check_matrix(distances: npt.ArrayLike) -> npt.NDArray[Any]:
-    array = np.asarray(distances)
-    if array.ndim != 2 or array.dtype.kind not in "buif":
-        raise ValueError(
-            f"distances must be a real matrix with one row a query, got {array.dtype} of shape {array.shape}"
-        )
-    if array.size == 0:
-        raise ValueError(f"distances must hold at least one query and one item, got shape {array.shape}")
-    return array
-
-
-def _check_no_nan(distances: npt.NDArray[Any]) -> None:
-    if np.isnan(distances).any():
-        raise ValueError("distances must not be NaN")
-
-
-def _check_k(k: int) -> int:
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
+def _check_k(k: Any) -> int:
+    if not isinstance(k, Integral) or k < 1:
+        raise ValueError(f"k must be an int of at least 1, got {k!r}")
     return int(k)
