@@ -27,13 +27,15 @@ def write(hasher: Hasher, path: str | os.PathLike[str]) -> None:
     entries = {name: getattr(hasher, name) for name in hasher._learned}
     if hasattr(hasher, "feature_names_in_"):
         entries["feature_names_in_"] = hasher.feature_names_in_.astype(str)
+    content = io.BytesIO()
+    np.savez(
+        content, format=FORMAT, version=VERSION, hasher=type(hasher).__name__, params=json.dumps(params), **entries
+    )
     target = pathlib.Path(path)
     temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
-            np.savez(
-                file, format=FORMAT, version=VERSION, hasher=type(hasher).__name__, params=json.dumps(params), **entries
-            )
+            file.write(content.getbuffer())
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
