@@ -1,7 +1,17 @@
 """Ranking with binary codes: learn a weight per bit, rank by weighted Hamming distance."""
 
 from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing
+from bitrank.ranking_svm import RankingSVM
+from bitrank.whrank import WhRank
 
-__all__ = ["ITQ", "LSH", "IsotropicHashing", "SignBits", "SpectralHashing"]
+__all__ = [
+    "ITQ",
+    "LSH",
+    "IsotropicHashing",
+    "RankingSVM",
+    "SignBits",
+    "SpectralHashing",
+    "WhRank",
+]
 
 __version__ = "0.1.0"
