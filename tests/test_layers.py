@@ -16,14 +16,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": {"ties"},
     "datasets": set(),
     "codes": {"_kernel"},
-    "solvers": {"codes"},
+    "solvers": {"codes", "_kernel"},
     "whrank": {"codes"},
     "hashing": {"codes"},
     "quadruplets": {"codes"},
     "gate": {"codes", "metrics"},
     "ranking_svm": {"codes", "quadruplets", "solvers", "gate"},
-    "online": {"codes", "quadruplets", "solvers", "gate"},
-    "query_adaptive": {"codes", "gate", "progress"},
+    "online": {"codes", "_kernel", "quadruplets", "solvers", "gate"},
+    "query_adaptive": {"codes", "gate", "progress", "quadruplets"},
 }
 EVERYTHING = {"__init__", "demo", "cli"}
 

@@ -159,7 +159,7 @@ class _Neighbors:
         n_near = max(3, round(n_neighbors * len(codes))) if 0 < n_neighbors < 1 else int(n_neighbors)
         if n_near < 3 or (n_neighbors > 1 and n_near != n_neighbors):
             raise ValueError(f"n_neighbors must be an integer from 3 on or a share between 0 and 1, got {n_neighbors}")
-        wanted = min(len(classes.queries), max(1, n_quadruplets // 5), _MOST_NEAR_QUERIES)
+        wanted = min(len(classes.queries), max(1, n_quadruplets // 10), _MOST_NEAR_QUERIES)
         chosen = random.permutation(classes.queries)[:wanted]
         # Similar rows stand first in each query's list, dissimilar ones behind them.
         kept, lists, n_similar = [], [], []

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "constraints.hpp"
 #include "distances.hpp"
 
 namespace nb = nanobind;
@@ -41,6 +42,45 @@ void hamming(Codes queries, Codes codes, Matrix<std::uint16_t> out, std::size_t 
                      threads);
 }
 
+template <typename T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+bitrank::PackedRows packed_rows(const Codes &plus, const Codes &minus, std::size_t n_bits) {
+    require(plus.shape(0) == minus.shape(0) && plus.shape(1) == minus.shape(1), "plus and minus must have one shape");
+    require(plus.shape(1) == (n_bits + 7) / 8, "rows must have ceil(n_bits / 8) bytes");
+    return {plus.data(), minus.data(), plus.shape(0), n_bits};
+}
+
+void margins(Codes plus, Codes minus, Vector<const double> weights, Vector<double> out) {
+    const auto rows = packed_rows(plus, minus, weights.shape(0));
+    require(out.shape(0) == rows.n_rows, "out must have one value a row");
+    nb::gil_scoped_release release;
+    bitrank::margins(rows, weights.data(), out.data());
+}
+
+void combine(Codes plus, Codes minus, Vector<const double> values, Vector<double> out) {
+    const auto rows = packed_rows(plus, minus, out.shape(0));
+    require(values.shape(0) == rows.n_rows, "values must have one value a row");
+    nb::gil_scoped_release release;
+    bitrank::combine(rows, values.data(), out.data());
+}
+
+void gram(Codes plus, Codes minus, Vector<const bool> active, Matrix<double> out, Vector<double> total) {
+    const auto rows = packed_rows(plus, minus, total.shape(0));
+    require(active.shape(0) == rows.n_rows, "active must have one value a row");
+    require(out.shape(0) == rows.n_bits && out.shape(1) == rows.n_bits, "out must be (n_bits, n_bits)");
+    nb::gil_scoped_release release;
+    bitrank::gram(rows, reinterpret_cast<const std::uint8_t *>(active.data()), out.data(), total.data());
+}
+
+std::size_t passive_aggressive(Matrix<const double> order, Matrix<const double> tie, double c_order, double c_tie,
+                               double tolerance, Vector<double> weights) {
+    const std::size_t n_bits = weights.shape(0);
+    require(order.shape(1) == n_bits && tie.shape(1) == n_bits, "rows must have n_bits values");
+    return bitrank::passive_aggressive({order.data(), order.shape(0)}, {tie.data(), tie.shape(0)}, n_bits, c_order,
+                                       c_tie, tolerance, weights.data());
+}
+
 }  // namespace
 
 NB_MODULE(_kernel, module) {
@@ -48,4 +88,9 @@ NB_MODULE(_kernel, module) {
     module.def("weighted_hamming", &weighted_hamming, "queries"_a, "codes"_a, "weights"_a, "out"_a.noconvert(),
                "threads"_a = 1);
     module.def("hamming", &hamming, "queries"_a, "codes"_a, "out"_a.noconvert(), "threads"_a = 1);
+    module.def("margins", &margins, "plus"_a, "minus"_a, "weights"_a, "out"_a.noconvert());
+    module.def("combine", &combine, "plus"_a, "minus"_a, "values"_a, "out"_a.noconvert());
+    module.def("gram", &gram, "plus"_a, "minus"_a, "active"_a, "out"_a.noconvert(), "total"_a.noconvert());
+    module.def("passive_aggressive", &passive_aggressive, "order"_a, "tie"_a, "c_order"_a, "c_tie"_a, "tolerance"_a,
+               "weights"_a.noconvert());
 }
