@@ -1,6 +1,7 @@
 """Ranking with binary codes: learn a weight per bit, rank by weighted Hamming distance."""
 
 from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing
+from bitrank.online import OnlineRankingSVM
 from bitrank.query_adaptive import QueryAdaptiveRanker
 from bitrank.ranking_svm import RankingSVM
 from bitrank.whrank import WhRank
@@ -9,6 +10,7 @@ __all__ = [
     "ITQ",
     "LSH",
     "IsotropicHashing",
+    "OnlineRankingSVM",
     "QueryAdaptiveRanker",
     "RankingSVM",
     "SignBits",

@@ -16,7 +16,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bitrank import gate
-from bitrank.codes import Codes, Weights, check_codes, check_labels, check_magnitudes, check_n_bits, signs
+from bitrank.codes import (
+    Codes,
+    Weights,
+    check_codes,
+    check_labels,
+    check_magnitudes,
+    check_n_bits,
+    signs,
+    weights_for_queries,
+)
 from bitrank.progress import progress
 from bitrank.quadruplets import Rows
 
@@ -141,12 +150,9 @@ class QueryAdaptiveRanker(BaseEstimator):
         float32 array of shape (n_queries, n_bits)
         """
         check_is_fitted(self)
-        query_codes = check_codes(query_codes, self.n_bits_, name="query_codes")
-        learned = _softplus(signs(query_codes, self.n_bits_) @ self.coef_.T + self.intercept_)
-        weights: Weights = gate.blend(learned, self.blend_).astype(np.float32)
-        if magnitudes is None:
-            return weights
-        return weights * check_magnitudes(magnitudes, len(query_codes), self.n_bits_)
+        bits = signs(check_codes(query_codes, self.n_bits_, name="query_codes"), self.n_bits_)
+        learned = gate.blend(_softplus(bits @ self.coef_.T + self.intercept_), self.blend_)
+        return weights_for_queries(learned, query_codes, magnitudes, self.n_bits_)
 
 
 def _softplus(values: Matrix) -> Matrix:
