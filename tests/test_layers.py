@@ -15,6 +15,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ties": set(),
     "metrics": {"ties"},
     "datasets": set(),
+    "features": set(),
     "codes": {"_kernel"},
     "solvers": {"codes", "_kernel"},
     "whrank": {"codes"},
