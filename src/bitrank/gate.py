@@ -26,6 +26,8 @@ Learn = Callable[[Rows], Iterator[tuple[dict[str, Any], Factor]]]
 
 BLENDS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0)
 
+# Of more labelled rows than this a random part is used: K weights, or one blend, do not need more.
+_MOST_ROWS = 50_000
 _HELD_OUT_SHARE = 0.3
 # MAP is measured in a sample of the held-out items. Precision at 10 depends on how dense the collection is, so it is
 # measured in all of it, among the items nearest to a query by uniform weights.
@@ -166,7 +168,9 @@ class HeldOut:
         with_similar = (y[fold.queries][:, None] == y[fold.sample]).sum(axis=1) > np.isin(fold.queries, fold.sample)
         rows = fold.queries[with_similar]
         if len(rows) == 0:
-            raise ValueError("no held-out query has a similar item: the classes are too small to hold rows out")
+            raise ValueError(
+                "no held-out query has a similar item: the classes are too small to hold rows out; give C to learn without"
+            )
         self.queries, self.n_bits = codes[rows], n_bits
         self.magnitudes = None if magnitudes is None else magnitudes[rows]
         self.sample = codes[fold.sample]
@@ -225,6 +229,17 @@ class HeldOut:
         return average_precision(to_sample, self.relevant), p10
 
 
+def some_rows(n: int, random: np.random.Generator) -> Rows:
+    """Row numbers in random order; a part of them where there are very many.
+
+    Examples
+    --------
+    >>> some_rows(1_000_000, np.random.default_rng(0)).shape
+    (50000,)
+    """
+    return random.permutation(n)[:_MOST_ROWS]
+
+
 def split(y: npt.NDArray[Any], validation: Validation, random: np.random.Generator) -> list[Fold]:
     """Hold out three rows in ten, once; or half of the classes, and then the other half.
 
@@ -236,15 +251,15 @@ def split(y: npt.NDArray[Any], validation: Validation, random: np.random.Generat
     """
     if validation not in get_args(Validation):
         raise ValueError(f"validation must be one of {get_args(Validation)}, got {validation!r}")
+    rows = some_rows(len(y), random)
     if validation == "rows":
-        order = random.permutation(len(y))
-        n_held_out = max(2, round(_HELD_OUT_SHARE * len(y)))
-        return [_fold(order[n_held_out:], order[:n_held_out], np.arange(len(y)))]
+        n_held_out = max(2, round(_HELD_OUT_SHARE * len(rows)))
+        return [_fold(rows[n_held_out:], rows[:n_held_out], rows)]
     classes = random.permutation(np.unique(y))
     if len(classes) < 4:
         raise ValueError(f'validation="classes" needs at least four classes, got {len(classes)}')
-    half = np.isin(y, classes[: len(classes) // 2])
-    sides = [random.permutation(np.flatnonzero(side)) for side in (half, ~half)]
+    half = np.isin(y[rows], classes[: len(classes) // 2])
+    sides = [rows[half], rows[~half]]
     return [_fold(learn, held_out, held_out) for learn, held_out in (sides, sides[::-1])]
 
 

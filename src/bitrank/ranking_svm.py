@@ -136,7 +136,7 @@ class RankingSVM(BaseEstimator):
                 for some in _constants_to_try(self.n_quadruplets):
                     yield {**way, **some}, self._solve(constraints, **some).weights.astype(np.float32)
 
-        everything = np.arange(len(codes))
+        everything = np.sort(gate.some_rows(len(codes), random))
         if self.C != "auto":
             way, constraints = next(draw(everything, ways[-1:] if self.strategy == "auto" else ways[:1]))
             return self._learn(constraints, {**way, **constants(self.C)})
