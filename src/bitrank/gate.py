@@ -168,9 +168,7 @@ class HeldOut:
         with_similar = (y[fold.queries][:, None] == y[fold.sample]).sum(axis=1) > np.isin(fold.queries, fold.sample)
         rows = fold.queries[with_similar]
         if len(rows) == 0:
-            raise ValueError(
-                "no held-out query has a similar item: the classes are too small to hold rows out; give C to learn without"
-            )
+            raise ValueError("no held-out query has a similar item: the classes are too small to hold rows out")
         self.queries, self.n_bits = codes[rows], n_bits
         self.magnitudes = None if magnitudes is None else magnitudes[rows]
         self.sample = codes[fold.sample]
