@@ -64,6 +64,20 @@ def blend(factor: npt.NDArray[Any], amount: float) -> Floats:
     return (1 - amount) + amount * mean_one(factor)
 
 
+def blend_at_scale(factor: npt.NDArray[Any], amount: float, scale: float) -> Floats:
+    """The same, times a scale: for learners that go on from these weights, which a ranking need not.
+
+    Uniform weights get the power of two nearest to the scale: sums of it are exact in any order, so that equal Hamming
+    distances stay equal.
+
+    Examples
+    --------
+    >>> blend_at_scale(np.array([1.0, 3.0]), 0.0, 0.3)
+    array([0.25, 0.25])
+    """
+    return blend(factor, amount) * (scale if amount > 0 else 2.0 ** np.round(np.log2(scale)))
+
+
 def mean_one(values: npt.NDArray[Any]) -> Floats:
     """Scale each row to mean 1; rows of zeros become ones."""
     mean = values.mean(axis=-1, keepdims=True, dtype=np.float64)

@@ -147,7 +147,7 @@ class OnlineRankingSVM(BaseEstimator):
             random=random,
         )
         _, state = next(stream(np.sort(gate.some_rows(len(codes), random)), [choice.params or WAYS[-1]]))
-        blended = gate.blend(state.mean, choice.blend) * state.mean.mean()
+        blended = gate.blend_at_scale(state.mean, choice.blend, float(state.mean.mean()))
         return self._learned(_State(blended, blended, state.n_updates), choice.report)
 
     def partial_fit(
