@@ -6,7 +6,7 @@ answers with the best blend or with none; the learner then learns once more, fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -24,14 +24,17 @@ Validation = Literal["rows", "classes"]
 Factor = Weights | Callable[[Codes], Weights]
 Learn = Callable[[Rows], Iterator[tuple[dict[str, Any], Factor]]]
 
-BLENDS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0)
+BLENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+COARSE_BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)  # for learners with many candidates
 
 # Of more labelled rows than this a random part is used: K weights, or one blend, do not need more.
 _MOST_ROWS = 50_000
 _HELD_OUT_SHARE = 0.3
-# MAP is measured in a sample of the held-out items. Precision at 10 depends on how dense the collection is, so it is
-# measured in all of it, among the items nearest to a query by uniform weights.
-_MOST_QUERIES = 1000
+# MAP is measured on a thousand queries in a sample of the held-out items. Precision at 10 depends on how dense the
+# collection is, and varies more: it is measured on more queries, in all of the collection, among the items nearest to
+# each by uniform weights.
+_MAP_QUERIES = 1000
+_MOST_QUERIES = 3000
 _MOST_ITEMS = 4000
 _NEAREST = 1000
 
@@ -91,6 +94,7 @@ def choose(
     *,
     n_bits: int,
     magnitudes: Weights | None = None,
+    blends: Sequence[float] = BLENDS,
     scoring: Scoring = "guarded",
     validation: Validation = "rows",
     random: np.random.Generator,
@@ -106,6 +110,8 @@ def choose(
     n_bits : int
     magnitudes : array of shape (n, n_bits), optional
         Float queries: weights are the magnitudes times the factor, and the rival is the asymmetric distance.
+    blends : sequence of float
+        Shares of the factor to try, the rest being uniform weights.
     scoring : {"guarded", "map", "p10"}
         "guarded" maximises MAP among those that do not lower precision at 10; "map" and "p10" maximise that figure.
     validation : {"rows", "classes"}
@@ -124,7 +130,7 @@ def choose(
         held_out = HeldOut(codes, y, fold, n_bits, magnitudes)
         rivals.append(held_out.judge())
         for params, factor in learn(fold.learn):
-            for amount, scores in held_out.judge_blends(factor):
+            for amount, scores in held_out.judge_blends(factor, blends):
                 judged.setdefault((*params.items(), ("blend", amount)), []).append(scores)
     rival = _Scores.gather(rivals)
     # A candidate that could not be learned from every fold is not comparable.
@@ -156,8 +162,8 @@ def _best(table: list[tuple[dict[str, Any], _Scores]], rival: _Scores, scoring: 
     """The candidate with the best figure among those that beat the rival by more than chance."""
     winner, best = None, 0.0
     for params, scores in table:
-        # The winner is the best of many on these queries, so the guard must allow for some luck in it: two standard
-        # errors kept precision at 10 from falling on unseen queries, one did not.
+        # The winner is the best of many on these queries, and some of that is luck: asking for two standard errors kept
+        # precision at 10 from falling on unseen queries, asking for one did not.
         if scoring == "guarded" and _sure_gain(scores.p10, rival.p10, errors=2) < 0:
             continue
         new, old = (scores.p10, rival.p10) if scoring == "p10" else (scores.ap, rival.ap)
@@ -186,8 +192,9 @@ class HeldOut:
         self.queries, self.n_bits = codes[rows], n_bits
         self.magnitudes = None if magnitudes is None else magnitudes[rows]
         self.sample = codes[fold.sample]
-        self.own = np.nonzero(rows[:, None] == fold.sample)
-        self.relevant = y[rows][:, None] == y[fold.sample]
+        few = rows[:_MAP_QUERIES]
+        self.own = np.nonzero(few[:, None] == fold.sample)
+        self.relevant = y[few][:, None] == y[fold.sample]
         self.relevant[self.own] = False
         near = self._nearest(codes, rows, fold.collection)
         self.near = codes[near]
@@ -217,7 +224,9 @@ class HeldOut:
     def _distances(self, factor: Factor | None) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """To the sample, and to each query's nearest items."""
         weights = self._weights(factor, slice(None))
-        to_sample = distances(self.queries, self.sample, weights).astype(np.float32, copy=False)
+        few = slice(_MAP_QUERIES)
+        of_few = None if weights is None else weights[few]
+        to_sample = distances(self.queries[few], self.sample, of_few).astype(np.float32, copy=False)
         to_near = np.empty(self.near.shape[:2], np.float32)
         for row, (query, items) in enumerate(zip(self.queries, self.near, strict=True)):
             to_near[row] = distances(query[None], items, None if weights is None else weights[row], threads=1)
@@ -227,10 +236,10 @@ class HeldOut:
         """Average precision and precision at 10 of every query, by uniform weights."""
         return self._score(*(found.copy() for found in self.uniform))
 
-    def judge_blends(self, factor: Factor) -> Iterator[tuple[float, tuple[Floats, Floats]]]:
+    def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, tuple[Floats, Floats]]]:
         """The same for every blend with the factor: a blend of weights is a blend of distances."""
         full = self._distances(factor)
-        for amount in BLENDS:
+        for amount in blends:
             share = np.float32(amount)
             yield amount, self._score(*((1 - share) * a + share * b for a, b in zip(self.uniform, full, strict=True)))
 

@@ -146,6 +146,7 @@ class RankingSVM(BaseEstimator):
             learn,
             n_bits=n_bits,
             magnitudes=values,
+            blends=gate.COARSE_BLENDS,
             scoring=self.scoring,
             validation=self.validation,
             random=random,
