@@ -35,9 +35,9 @@ _EGD_STEPS = 3
 # Single updates are noisy: the weights in use are their mean, over all of them at first and over about so many later.
 _MEMORY = 500
 # A batch of at most so many rows is solved in the dual, which has one variable a row; a larger one in the primal.
+# So is one for which the dual converges slowly: large C, rows that contradict each other.
 _MOST_DUAL_ROWS = 256
-
-
+_MOST_SWEEPS = 1000
 _TOLERANCE = 1e-9
 
 
@@ -286,13 +286,14 @@ class OnlineRankingSVM(BaseEstimator):
             last = egd(objective, state.last, max_iter=_EGD_STEPS).weights
         elif self.solver != "exact":
             raise ValueError(f'solver must be "exact" or "egd", got {self.solver!r}')
-        elif batch.n_rows > _MOST_DUAL_ROWS:
-            last = exact(Objective(batch, c["C_order"], c["C_tie"], state.last), state.last).weights
         else:
-            last = state.last.copy()
-            _kernel.passive_aggressive(
-                batch.dense("order"), batch.dense("tie"), c["C_order"], c["C_tie"], _TOLERANCE, last
-            )
+            last, n_sweeps = state.last.copy(), _MOST_SWEEPS
+            if batch.n_rows <= _MOST_DUAL_ROWS:
+                n_sweeps = _kernel.passive_aggressive(
+                    batch.dense("order"), batch.dense("tie"), *c.values(), _TOLERANCE, _MOST_SWEEPS, last
+                )
+            if n_sweeps == _MOST_SWEEPS:
+                last = exact(Objective(batch, c["C_order"], c["C_tie"], state.last), last).weights
         n_updates = state.n_updates + 1
         mean = state.mean + (last - state.mean) / min(n_updates, _MEMORY)
         return _State(last, mean, n_updates)
