@@ -211,6 +211,8 @@ class RankingSVM(BaseEstimator):
             raise ValueError(f'prior must be "uniform", "zero" or an array, got {self.prior!r}')
         else:
             prior = check_weights(self.prior, constraints.n_bits).astype(np.float64)
+            if prior.ndim != 1:
+                raise ValueError(f"prior must be one vector, got shape {prior.shape}")
         return SOLVERS[self.solver](Objective(constraints, C_order, C_tie, prior))
 
     def _learn(
