@@ -62,8 +62,8 @@ def test_the_paper_gains_map(itq_digits):
 def test_new_digits_do_not_rank_worse(itq_digits):
     seen = itq_digits.y < 5
     ranker = fast(validation="classes").fit(itq_digits.codes[seen], itq_digits.y[seen])
-    new = itq_digits.test_y >= 5
-    codes, y = itq_digits.test_codes[new], itq_digits.test_y[new]
+    new = itq_digits.query_y >= 5
+    codes, y = itq_digits.queries[new], itq_digits.query_y[new]
     relevant = (y[:, None] == y) & ~np.eye(len(y), dtype=bool)
 
     def mean_ap(weights):
