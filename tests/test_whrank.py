@@ -136,9 +136,9 @@ def test_bad_input():
         ranker.weights_for(codes[:, :1].copy())
     with pytest.raises(ValueError, match=r"\(20, 9\).*\(19, 9\)"):
         ranker.weights_for(codes, np.abs(values[1:]))
-    with pytest.raises(ValueError, match="not be negative"):
+    with pytest.raises(ValueError, match="magnitudes must be finite and not negative"):
         ranker.weights_for(codes, values)
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(ValueError, match="magnitudes must be finite and not negative"):
         ranker.weights_for(codes, values * np.nan)
     with pytest.raises(ValueError, match="NaN"):
         asymmetric_weights(values * np.nan)

@@ -39,5 +39,6 @@ def passive_aggressive(
     c_order: float,
     c_tie: float,
     tolerance: float,
+    max_sweeps: int,
     weights: npt.NDArray[np.float64],
 ) -> int: ...

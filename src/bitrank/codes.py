@@ -75,7 +75,7 @@ def signs(codes: Codes, n_bits: int) -> npt.NDArray[np.float32]:
     array([[ 1., -1.,  1.]], dtype=float32)
     """
     table = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1), np.float32(1), np.float32(-1))
-    return np.ascontiguousarray(table[codes].reshape(len(codes), -1)[:, :n_bits])
+    return np.ascontiguousarray(table[codes].reshape(len(codes), 8 * codes.shape[1])[:, :n_bits])
 
 
 def acdv(a: Codes, b: Codes) -> Codes:
@@ -170,7 +170,10 @@ def distances(
     array([[2, 0]], dtype=uint16)
     """
     queries, codes = _check_pair(queries, codes)
-    threads = threads or os.cpu_count() or 1
+    if threads is None:
+        threads = os.cpu_count() or 1
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
     shape = (len(queries), len(codes))
     if weights is None:
         counts = np.empty(shape, np.uint16)
@@ -222,7 +225,7 @@ def check_weights(
     weights: Any, n_bits: int | None = None, *, width: int | None = None, n_queries: int | None = None
 ) -> Weights:
     """Weights as float32, one vector or one a query, or a ValueError that says what came instead."""
-    array = np.asarray(weights, dtype=np.float32)
+    array = _as_float32(weights)
     if array.ndim not in (1, 2):
         raise ValueError(f"weights must have shape (n_bits,) or (n_queries, n_bits), got {array.shape}")
     if n_bits is not None and array.shape[-1] != n_bits:
@@ -240,7 +243,7 @@ def check_weights(
 
 def check_magnitudes(magnitudes: Any, n_queries: int, n_bits: int) -> Weights:
     """Magnitudes of float queries as float32, one row a query, or a ValueError that says what came instead."""
-    array = np.asarray(magnitudes, dtype=np.float32)
+    array = _as_float32(magnitudes)
     if array.shape != (n_queries, n_bits):
         raise ValueError(f"magnitudes must have shape {(n_queries, n_bits)}, one row a query, got {array.shape}")
     if not np.isfinite(array).all() or (array < 0).any():
@@ -257,6 +260,11 @@ def weights_for_queries(
     if magnitudes is None:
         return np.broadcast_to(weights, shape).astype(np.float32)
     return (weights * check_magnitudes(magnitudes, *shape)).astype(np.float32)
+
+
+def _as_float32(values: Any) -> Weights:
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
+        return np.asarray(values, dtype=np.float32)
 
 
 def _check_pair(queries: Any, codes: Any) -> tuple[Codes, Codes]:

@@ -30,14 +30,15 @@ from bitrank.quadruplets import WAYS, Rows, check_quadruplets, draw_ways, triple
 from bitrank.ranking_svm import constants
 from bitrank.solvers import Array, Constraints, Objective, best_scale, egd, exact
 
+_SOLVERS = ("exact", "egd")
 _BATCH = 10  # of `fit`
 _EGD_STEPS = 3
 # Single updates are noisy: the weights in use are their mean, over all of them at first and over about so many later.
 _MEMORY = 500
 # A batch of at most so many rows is solved in the dual, which has one variable a row; a larger one in the primal.
+# So is one for which the dual converges slowly: large C, rows that contradict each other.
 _MOST_DUAL_ROWS = 256
-
-
+_MOST_SWEEPS = 1000
 _TOLERANCE = 1e-9
 
 
@@ -215,8 +216,7 @@ class OnlineRankingSVM(BaseEstimator):
         triplets = triplets_from_clicks(0, np.arange(len(shown)), clicked)
         if len(triplets) == 0:
             if not hasattr(self, "_state") and self.weights is not None:
-                weights = check_weights(self.weights, self._known_n_bits(shown)).astype(np.float64)
-                self._learned(_State(weights, weights, 0), [])
+                self._learned(self._given_start(self._known_n_bits(shown)), [])
             return self
         values = None if magnitudes is None else np.atleast_2d(magnitudes)
         return self.partial_fit(shown, triplets, queries=query, magnitudes=values)
@@ -261,38 +261,47 @@ class OnlineRankingSVM(BaseEstimator):
         n_bits, n_updates = state["n_bits"], state["n_updates"]
         if not (isinstance(n_bits, int) and n_bits > 0 and isinstance(n_updates, int) and n_updates >= 0):
             raise ValueError(f"n_bits and n_updates must be whole numbers, got {n_bits!r} and {n_updates!r}")
-        last, mean = (np.asarray(state[name], np.float64) for name in ("last", "mean"))
+        try:
+            last, mean = (np.asarray(state[name], np.float64) for name in ("last", "mean"))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"last and mean must be lists of {n_bits} numbers: {error}") from None
         for vector in (last, mean):
             if vector.ndim != 1:
                 raise ValueError(f"last and mean must be lists of {n_bits} numbers, got shape {vector.shape}")
             check_weights(vector, n_bits)
+        if state["solver"] not in _SOLVERS:
+            raise ValueError(f"solver must be one of {_SOLVERS}, got {state['solver']!r}")
         online = cls(n_bits=n_bits, C=tuple(constants(state["C"]).values()), solver=state["solver"])
         return online._learned(_State(last, mean, n_updates), [])
 
     def _start(self, n_bits: int, constraints: Constraints) -> _State:
         """The weights given, or uniform ones at the scale that fits the first constraints best."""
         if self.weights is not None:
-            weights = check_weights(self.weights, n_bits).astype(np.float64)
-            if weights.ndim != 1:
-                raise ValueError(f"weights must be one vector to start from, got shape {weights.shape}")
-        else:
-            weights = np.full(n_bits, best_scale(constraints, 1.0, 1.0))
+            return self._given_start(n_bits)
+        weights = np.full(n_bits, best_scale(constraints, 1.0, 1.0))
+        return _State(weights, weights, 0)
+
+    def _given_start(self, n_bits: int) -> _State:
+        weights = check_weights(self.weights, n_bits).astype(np.float64)
+        if weights.ndim != 1:
+            raise ValueError(f"weights must be one vector to start from, got shape {weights.shape}")
         return _State(weights, weights, 0)
 
     def _update(self, state: _State, batch: Constraints) -> _State:
         c = constants(self.C)
+        if self.solver not in _SOLVERS:
+            raise ValueError(f"solver must be one of {_SOLVERS}, got {self.solver!r}")
         if self.solver == "egd":
             objective = Objective(batch, c["C_order"], c["C_tie"], state.last)
             last = egd(objective, state.last, max_iter=_EGD_STEPS).weights
-        elif self.solver != "exact":
-            raise ValueError(f'solver must be "exact" or "egd", got {self.solver!r}')
-        elif batch.n_rows > _MOST_DUAL_ROWS:
-            last = exact(Objective(batch, c["C_order"], c["C_tie"], state.last), state.last).weights
         else:
-            last = state.last.copy()
-            _kernel.passive_aggressive(
-                batch.dense("order"), batch.dense("tie"), c["C_order"], c["C_tie"], _TOLERANCE, last
-            )
+            last, n_sweeps = state.last.copy(), _MOST_SWEEPS
+            if batch.n_rows <= _MOST_DUAL_ROWS:
+                n_sweeps = _kernel.passive_aggressive(
+                    batch.dense("order"), batch.dense("tie"), *c.values(), _TOLERANCE, _MOST_SWEEPS, last
+                )
+            if n_sweeps == _MOST_SWEEPS:
+                last = exact(Objective(batch, c["C_order"], c["C_tie"], state.last), last).weights
         n_updates = state.n_updates + 1
         mean = state.mean + (last - state.mean) / min(n_updates, _MEMORY)
         return _State(last, mean, n_updates)

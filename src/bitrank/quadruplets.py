@@ -192,22 +192,28 @@ class _Neighbors:
             )
         if n_neighbors is None:
             n_neighbors = 200
-        n_near = max(3, round(n_neighbors * len(codes))) if 0 < n_neighbors < 1 else int(n_neighbors)
-        if n_near < 3 or (n_neighbors > 1 and n_near != n_neighbors):
+        share = 0 < n_neighbors < 1
+        if not share and not (n_neighbors >= 3 and n_neighbors % 1 == 0):
             raise ValueError(f"n_neighbors must be an integer from 3 on or a share between 0 and 1, got {n_neighbors}")
-        wanted = min(len(classes.queries), max(1, n_quadruplets // 10), _MOST_NEAR_QUERIES)
-        chosen = random.permutation(classes.queries)[:wanted]
-        # Similar rows stand first in each query's list, dissimilar ones behind them.
-        kept, lists, n_similar = [], [], []
-        for rows in np.array_split(chosen, max(1, len(chosen) * len(codes) // 10_000_000)):
+        n_near = max(3, round(n_neighbors * len(codes))) if share else int(n_neighbors)
+        chosen = random.permutation(classes.queries)[:_MOST_NEAR_QUERIES]
+        # Ten quadruplets a query are plenty; more queries are looked at where theirs are fewer.
+        step = min(max(1, n_quadruplets // 10), max(1, 10_000_000 // len(codes)))
+        kept, lists, n_similar, n_found = [], [], [], 0
+        for start in range(0, len(chosen), step):
+            if start >= n_quadruplets // 10 and n_found >= n_quadruplets:
+                break
+            rows = chosen[start : start + step]
             near = _nearest(queries[rows], codes, n_near, None if classes.separate else rows, random)
             same = classes.item_class[near] == classes.query_class[rows][:, None]
+            # Similar rows stand first in each query's list, dissimilar ones behind them.
             order = np.argsort(~same, axis=1, kind="stable")
             similar = same.sum(axis=1)
             usable = (similar >= 2) & (similar < near.shape[1])
             kept.append(rows[usable])
             lists.append(np.take_along_axis(near, order, axis=1)[usable])
             n_similar.append(similar[usable])
+            n_found += int((similar * (similar - 1) * (near.shape[1] - similar)).sum())
         self.query, self.near, self.n_similar = np.concatenate(kept), np.concatenate(lists), np.concatenate(n_similar)
         if len(self.query) == 0:
             raise ValueError(
@@ -249,9 +255,11 @@ def _distinct(
 ) -> Rows:
     """Draw until there are n different rows, or all that exist."""
     n = int(min(n, capacity))
+    # The last few of nearly all that exist are found by chance only: draw many at a time.
+    more = n if 2 * n > capacity else 16
     rows = np.empty((0, 4), np.int64)
     while len(rows) < n:
-        rows = np.concatenate([rows, draw(n - len(rows) + 16, random)])
+        rows = np.concatenate([rows, draw(n - len(rows) + more, random)])
         _, first = np.unique(_fingerprint(rows), return_index=True)
         rows = rows[np.sort(first)]
     return rows[:n]

@@ -212,6 +212,8 @@ class RankingSVM(BaseEstimator):
             raise ValueError(f'prior must be "uniform", "zero" or an array, got {self.prior!r}')
         else:
             prior = check_weights(self.prior, constraints.n_bits).astype(np.float64)
+            if prior.ndim != 1:
+                raise ValueError(f"prior must be one vector, got shape {prior.shape}")
         return SOLVERS[self.solver](Objective(constraints, C_order, C_tie, prior))
 
     def _learn(
@@ -236,7 +238,10 @@ class RankingSVM(BaseEstimator):
 
 def constants(C: Any) -> dict[str, float]:
     """C_order and C_tie from one number or two."""
-    pair = np.atleast_1d(np.asarray(C, dtype=np.float64)) if not isinstance(C, str) else np.array([np.nan])
+    try:
+        pair = np.atleast_1d(np.asarray(C, dtype=np.float64))
+    except (TypeError, ValueError):
+        pair = np.array([np.nan])
     if pair.shape not in ((1,), (2,)) or not np.isfinite(pair).all() or (pair < 0).any():
         raise ValueError(f'C must be a number or two, finite and not negative (or "auto", offline), got {C!r}')
     return {"C_order": float(pair[0]), "C_tie": float(pair[-1])}

@@ -248,32 +248,48 @@ def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-1
 
 
 def _non_negative_minimum(hessian: Array, linear: Array, start: Array) -> Array:
-    """Minimum of ½ vᵀHv − bᵀv under v ≥ 0, by block principal pivoting from the support of `start`.
+    """Minimum of ½ vᵀHv − bᵀv under v ≥ 0, from a feasible start whose support is the first guess.
 
-    While the number of wrong signs falls, all of them are exchanged at once; when it stops falling, only the last
-    one, which cannot cycle (Júdice and Pires, 1994).
+    All wrong signs are exchanged at once, which mostly ends after a few solves (block principal pivoting). Where their
+    number stops falling it may not end, and one at a time is exchanged along points that only descend (Lawson and
+    Hanson, 1974).
     """
+    tolerance = 1e-12 * (np.abs(linear) + 1.0)
     support = start > 0
     fewest, patience = len(start) + 1, 3
-    while True:
-        solution = np.zeros_like(linear)
-        if support.any():
-            solution[support] = np.linalg.solve(hessian[np.ix_(support, support)], linear[support])
-        dual = hessian @ solution - linear
-        scale = 1e-12 * (np.abs(linear) + 1.0)
-        wrong = np.where(support, solution < 0, dual < -scale)
+    while patience >= 0:
+        solution = _minimum_on(support, hessian, linear)
+        wrong = np.where(support, solution < 0, hessian @ solution - linear < -tolerance)
         n_wrong = int(wrong.sum())
         if n_wrong == 0:
             return solution
-        if n_wrong < fewest:
-            fewest, patience = n_wrong, 3
-        else:
-            patience -= 1
-        if patience < 0:
-            last = int(np.flatnonzero(wrong)[-1])
-            support[last] = not support[last]
-        else:
-            support ^= wrong
+        patience = 3 if n_wrong < fewest else patience - 1
+        fewest = min(fewest, n_wrong)
+        support ^= wrong
+    point, support = start.copy(), start > 0
+    for _ in range(3 * len(start)):  # whatever rounding does, there is an end, and no point worse than the start
+        solution = _minimum_on(support, hessian, linear)
+        below = np.flatnonzero(support & (solution < 0))
+        if len(below) > 0:
+            lengths = point[below] / (point[below] - solution[below])
+            point += lengths.min() * (solution - point)
+            out = below[lengths == lengths.min()]
+            point[out], support[out] = 0.0, False
+            continue
+        point = solution
+        excess = np.where(support, 0.0, hessian @ point - linear + tolerance)
+        if excess.min() >= 0:
+            break
+        support[np.argmin(excess)] = True
+    return np.maximum(point, 0.0)
+
+
+def _minimum_on(support: npt.NDArray[np.bool_], hessian: Array, linear: Array) -> Array:
+    """Minimum of ½ vᵀHv − bᵀv with v zero off the support."""
+    solution = np.zeros_like(linear)
+    if support.any():
+        solution[support] = np.linalg.solve(hessian[np.ix_(support, support)], linear[support])
+    return solution
 
 
 def pgd(objective: Objective, start: Array | None = None, *, tol: float = 1e-6, max_iter: int = 20_000) -> Solution:

@@ -74,11 +74,11 @@ void gram(Codes plus, Codes minus, Vector<const bool> active, Matrix<double> out
 }
 
 std::size_t passive_aggressive(Matrix<const double> order, Matrix<const double> tie, double c_order, double c_tie,
-                               double tolerance, Vector<double> weights) {
+                               double tolerance, std::size_t max_sweeps, Vector<double> weights) {
     const std::size_t n_bits = weights.shape(0);
     require(order.shape(1) == n_bits && tie.shape(1) == n_bits, "rows must have n_bits values");
     return bitrank::passive_aggressive({order.data(), order.shape(0)}, {tie.data(), tie.shape(0)}, n_bits, c_order,
-                                       c_tie, tolerance, weights.data());
+                                       c_tie, tolerance, max_sweeps, weights.data());
 }
 
 }  // namespace
@@ -92,5 +92,5 @@ NB_MODULE(_kernel, module) {
     module.def("combine", &combine, "plus"_a, "minus"_a, "values"_a, "out"_a.noconvert());
     module.def("gram", &gram, "plus"_a, "minus"_a, "active"_a, "out"_a.noconvert(), "total"_a.noconvert());
     module.def("passive_aggressive", &passive_aggressive, "order"_a, "tie"_a, "c_order"_a, "c_tie"_a, "tolerance"_a,
-               "weights"_a.noconvert());
+               "max_sweeps"_a, "weights"_a.noconvert());
 }

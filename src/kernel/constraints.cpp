@@ -149,7 +149,7 @@ void gram(const PackedRows &rows, const std::uint8_t *active, double *gram, doub
 }
 
 std::size_t passive_aggressive(const DenseRows &order, const DenseRows &tie, std::size_t n_bits, double c_order,
-                               double c_tie, double tolerance, double *weights) {
+                               double c_tie, double tolerance, std::size_t max_sweeps, double *weights) {
     // The dual has one variable a row; w = max(0, w0 + sum of alpha_r row_r), and at the optimum
     // alpha_r = 2 c (target_r - row_r w), not negative for an order row.
     struct Row {
@@ -170,7 +170,7 @@ std::size_t passive_aggressive(const DenseRows &order, const DenseRows &tie, std
     add(tie, c_tie, false);
     std::vector<double> u(weights, weights + n_bits);
     std::size_t sweep = 0;
-    for (; sweep < 10000; ++sweep) {
+    for (; sweep < max_sweeps; ++sweep) {
         double largest = 0.0;
         for (Row &row : rows) {
             const double product = dot_positive(row.values, u.data(), n_bits);

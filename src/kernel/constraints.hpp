@@ -25,12 +25,13 @@ void combine(const PackedRows &rows, const double *values, double *out);
 void gram(const PackedRows &rows, const std::uint8_t *active, double *gram, double *total);
 
 // The minimum of 1/2 |w - w0|^2 + c_order sum max(0, 1 - order_r w)^2 + c_tie sum (tie_r w)^2 over w >= 0, by
-// coordinate ascent in the dual: made for a handful of rows. Rows are dense. Returns the number of sweeps.
+// coordinate ascent in the dual: made for a handful of rows. Rows are dense. Returns the number of sweeps; when it
+// is max_sweeps, the weights are short of the minimum.
 struct DenseRows {
     const double *values;  // n_rows x n_bits
     std::size_t n_rows;
 };
 std::size_t passive_aggressive(const DenseRows &order, const DenseRows &tie, std::size_t n_bits, double c_order,
-                               double c_tie, double tolerance, double *weights);
+                               double c_tie, double tolerance, std::size_t max_sweeps, double *weights);
 
 }  // namespace bitrank

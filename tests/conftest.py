@@ -1,0 +1,39 @@
+"""What several test modules learn from: codes of the embedded digits."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bitrank import ITQ
+from bitrank.codes import distances
+from bitrank.datasets import digits
+from bitrank.metrics import average_precision, precision_at
+
+
+@pytest.fixture(scope="session")
+def itq_digits():
+    """1200 digits to learn from and 800 others to rank, as ITQ codes of 32 bits with their magnitudes."""
+    images, labels = digits()
+    X = images[:2000].reshape(2000, -1).astype(np.float32)
+    hasher = ITQ(n_bits=32, random_state=0).fit(X[:1200])
+    codes, magnitudes = hasher.transform(X), np.abs(hasher.project(X)).astype(np.float32)
+    learn, test = slice(0, 1200), slice(1200, 2000)
+
+    def figures(weights=None):
+        """MAP and precision at 10 over the test rows, each a query for the others."""
+        found = distances(codes[test], codes[test], weights).astype(np.float32)
+        relevant = labels[test][:, None] == labels[test]
+        np.fill_diagonal(found, np.inf)
+        np.fill_diagonal(relevant, False)
+        return average_precision(found, relevant).mean(), precision_at(found, relevant, 10).mean()
+
+    return SimpleNamespace(
+        codes=codes[learn],
+        y=labels[learn],
+        magnitudes=magnitudes[learn],
+        queries=codes[test],
+        query_y=labels[test],
+        query_magnitudes=magnitudes[test],
+        figures=figures,
+    )

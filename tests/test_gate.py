@@ -1,0 +1,330 @@
+"""The gate keeps what helps and drops what does not; its figures against the metrics computed directly."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bitrank import gate
+from bitrank.codes import hamming, pack, weighted_hamming
+from bitrank.metrics import average_precision, precision_at
+
+N_BITS = 24
+
+
+def data(n=400, n_classes=4, n_good=4, seed=0):
+    """Codes whose first bits tell the class, with some errors, and whose other bits are noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    bits = rng.integers(2, size=(n, N_BITS))
+    signature = (np.arange(n_classes)[:, None] >> np.arange(n_good) % 2) & 1
+    bits[:, :n_good] = signature[y] ^ (rng.random((n, n_good)) < 0.1)
+    return pack(bits), y
+
+
+GOOD = np.where(np.arange(N_BITS) < 4, 5.0, 0.25).astype(np.float32)
+BAD = np.where(np.arange(N_BITS) < 4, 0.0, 1.0).astype(np.float32)
+
+
+def candidates(**factors):
+    def learn(rows):
+        for name, factor in factors.items():
+            yield {"name": name}, factor
+
+    return learn
+
+
+def choose(codes, y, learn, seed=0, **options):
+    return gate.choose(codes, y, learn, n_bits=N_BITS, random=np.random.default_rng(seed), **options)
+
+
+# Blending -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 5), st.integers(1, 9), st.floats(0, 1), st.integers(0, 2**31))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_blend(n, n_bits, amount, seed):
+    factor = np.random.default_rng(seed).exponential(size=(n, n_bits)) + 1e-3
+    got = gate.blend(factor, amount)
+    np.testing.assert_allclose(got, (1 - amount) + amount * factor / factor.mean(axis=1, keepdims=True))
+    np.testing.assert_allclose(got.mean(axis=1), 1)
+    np.testing.assert_allclose(gate.blend(factor[0], amount), got[0])
+    np.testing.assert_allclose(gate.blend(7 * factor, amount), got)
+
+
+def test_blend_of_nothing_is_uniform():
+    np.testing.assert_array_equal(gate.blend(np.zeros((2, 3)), 0.7), np.ones((2, 3)))
+    np.testing.assert_array_equal(gate.blend(np.arange(3.0), 0.0), np.ones(3))
+    np.testing.assert_allclose(gate.blend(np.arange(3.0), 1.0), [0, 1, 2])
+
+
+# Choosing -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scoring", ["guarded", "map", "p10"])
+@pytest.mark.parametrize("validation", ["rows", "classes"])
+def test_a_good_factor_is_picked_and_a_bad_one_is_not(scoring, validation):
+    codes, y = data()
+    choice = choose(codes, y, candidates(bad=BAD, good=GOOD), scoring=scoring, validation=validation)
+    assert choice.params == {"name": "good"}
+    assert choice.blend in gate.BLENDS
+    assert choice.report[0].keys() == {"blend", "map", "p10"}
+    assert choice.report[0]["blend"] == 0.0
+    tried = [(line["name"], line["blend"]) for line in choice.report[1:]]
+    assert tried == [(name, amount) for name in ("bad", "good") for amount in gate.BLENDS]
+    chosen = next(line for line in choice.report if line["blend"] == choice.blend and line.get("name") == "good")
+    figure = "p10" if scoring == "p10" else "map"
+    assert chosen[figure] > choice.report[0][figure]
+
+
+@pytest.mark.parametrize("scoring", ["guarded", "map", "p10"])
+def test_only_bad_factors_leave_uniform_weights(scoring):
+    codes, y = data()
+    choice = choose(codes, y, candidates(bad=BAD), scoring=scoring)
+    assert choice[:2] == (None, 0.0)
+    assert len(choice.report) == 1 + len(gate.BLENDS)
+
+
+def test_noise_leaves_uniform_weights():
+    codes = pack(np.random.default_rng(1).integers(2, size=(600, N_BITS)))
+    y = np.random.default_rng(2).integers(5, size=600)
+    noise = np.random.default_rng(3).exponential(size=(3, N_BITS)).astype(np.float32)
+    kept = 0
+    for seed in range(5):
+        choice = choose(codes, y, candidates(**{str(i): factor for i, factor in enumerate(noise)}), seed=seed)
+        kept += choice.params is None
+    assert kept == 5
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_guarded_never_picks_what_lowers_precision_at_10(seed):
+    codes, y = data(300, seed=seed, n_good=2)
+    rng = np.random.default_rng(seed)
+    some = {str(i): (rng.exponential(size=N_BITS) + GOOD * rng.random()).astype(np.float32) for i in range(5)}
+    choice = choose(codes, y, candidates(**some), seed=seed)
+    if choice.params is not None:
+        lines = [
+            line
+            for line in choice.report[1:]
+            if line["blend"] == choice.blend and line["name"] == choice.params["name"]
+        ]
+        assert lines[0]["p10"] >= choice.report[0]["p10"]
+        assert lines[0]["map"] > choice.report[0]["map"]
+
+
+def test_guard_refuses_a_gain_in_map_that_costs_precision_at_10():
+    # Bit 0 tells the class in half of the rows, all others are a private copy for a group of 12 rows of one class:
+    # they decide the top of the list, bit 0 the rest of it.
+    rng = np.random.default_rng(0)
+    group = np.arange(600) // 12
+    y = group % 2
+    bits = rng.integers(2, size=(50, N_BITS))[group] ^ (rng.random((600, N_BITS)) < 0.05)
+    bits[:, :3] = (y ^ (rng.random(600) < 0.15))[:, None]
+    only = np.where(np.arange(N_BITS) < 3, 1.0, 0.0).astype(np.float32)
+    codes = pack(bits)
+    unguarded = choose(codes, y, candidates(only=only), scoring="map")
+    figures = {line["blend"]: line for line in unguarded.report}
+    assert figures[unguarded.blend]["map"] > figures[0.0]["map"] + 0.05
+    assert figures[unguarded.blend]["p10"] < figures[0.0]["p10"]
+    guarded = choose(codes, y, candidates(only=only))
+    assert guarded.report == unguarded.report
+    assert guarded.blend != unguarded.blend
+    assert figures[guarded.blend]["p10"] >= figures[0.0]["p10"]
+
+
+def test_factor_may_be_a_function_of_the_queries():
+    codes, y = data()
+    seen = []
+
+    def factor(queries):
+        seen.append(queries)
+        return np.broadcast_to(GOOD, (len(queries), N_BITS))
+
+    by_function = choose(codes, y, candidates(good=factor))
+    assert by_function == choose(codes, y, candidates(good=GOOD))
+    assert all(part.dtype == np.uint8 for part in seen)
+
+
+def test_a_candidate_that_one_fold_lacks_is_not_compared():
+    codes, y = data()
+    folds = []
+
+    def learn(rows):
+        folds.append(rows)
+        yield {"name": "always"}, BAD
+        if len(folds) == 1:
+            yield {"name": "once"}, GOOD
+
+    choice = choose(codes, y, learn, validation="classes")
+    assert len(folds) == 2
+    assert {line.get("name") for line in choice.report} == {None, "always"}
+    assert choice.params is None
+
+
+def test_bad_options():
+    codes, y = data()
+    with pytest.raises(ValueError, match=r"scoring must be one of .*, got 'ndcg'"):
+        choose(codes, y, candidates(good=GOOD), scoring="ndcg")
+    with pytest.raises(ValueError, match=r"validation must be one of .*, got 'time'"):
+        choose(codes, y, candidates(good=GOOD), validation="time")
+    with pytest.raises(ValueError, match="needs at least four classes, got 3"):
+        choose(codes, y % 3, candidates(good=GOOD), validation="classes")
+    with pytest.raises(ValueError, match="no held-out query has a similar item"):
+        choose(codes, np.arange(len(y)), candidates(good=GOOD))
+
+
+# Splitting ------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_held_out_once():
+    codes, y = data()
+    seen = []
+    choose(codes, y, lambda rows: seen.append(rows) or iter(()))
+    (rows,) = seen
+    assert len(rows) == 280
+    assert (np.diff(rows) > 0).all()
+    (fold,) = gate.split(y, "rows", np.random.default_rng(0))
+    np.testing.assert_array_equal(fold.learn, rows)
+    assert not np.isin(fold.queries, fold.learn).any()
+    assert not np.isin(fold.sample, fold.learn).any()
+    assert set(fold.sample) | set(fold.learn) == set(range(400))
+    np.testing.assert_array_equal(fold.collection, np.arange(400))
+
+
+@pytest.mark.parametrize("n_classes", [4, 5, 9])
+def test_whole_classes_are_held_out_each_in_turn(n_classes):
+    y = np.random.default_rng(0).integers(n_classes, size=300)
+    codes = pack(np.random.default_rng(1).integers(2, size=(300, N_BITS)))
+    seen = []
+    choose(codes, y, lambda rows: seen.append(rows) or iter(()), validation="classes")
+    first, second = (set(y[rows]) for rows in seen)
+    assert first | second == set(range(n_classes))
+    assert not first & second
+    assert abs(len(first) - len(second)) <= 1
+    for fold, rows in zip(gate.split(y, "classes", np.random.default_rng(0)), seen, strict=True):
+        np.testing.assert_array_equal(fold.learn, rows)
+        for part in (fold.queries, fold.sample, fold.collection):
+            assert not set(y[part]) & set(y[fold.learn])
+        assert set(fold.collection) == set(range(300)) - set(fold.learn)
+
+
+def test_large_collections_are_sampled(monkeypatch):
+    monkeypatch.setattr(gate, "_MOST_QUERIES", 20)
+    monkeypatch.setattr(gate, "_MOST_ITEMS", 50)
+    _, y = data()
+    (fold,) = gate.split(y, "rows", np.random.default_rng(0))
+    assert (len(fold.queries), len(fold.sample), len(fold.collection)) == (20, 50, 400)
+
+
+def test_hold_out_queries():
+    queries = np.random.default_rng(0).integers(50, size=400)
+    held_out = gate.hold_out_queries(queries, np.random.default_rng(1))
+    assert not set(queries[held_out]) & set(queries[~held_out])
+    assert len(set(queries[held_out])) == 15
+    assert 0 < gate.hold_out_queries(np.array([3, 5, 5]), np.random.default_rng(0)).sum() < 3
+    with pytest.raises(ValueError, match=r"at least two queries to hold one out, got one; give C"):
+        gate.hold_out_queries(np.array([3, 3]), np.random.default_rng(0))
+
+
+# Held-out figures -----------------------------------------------------------------------------------------------------
+
+
+def direct_figures(codes, y, fold, weights):
+    """By the reference distances and the metrics, over all of the sample and all of the collection."""
+    ap, p10 = [], []
+    for query in fold.queries:
+        row = None if weights is None else weights[query]
+        for items, out in ((fold.sample, ap), (fold.collection, p10)):
+            others = items[items != query]
+            if row is None:
+                distance = hamming(codes[query][None], codes[others])
+            else:
+                distance = weighted_hamming(codes[query][None], codes[others], row)
+            relevant = y[others] == y[query]
+            out.append(
+                (
+                    average_precision(distance, relevant[None])
+                    if out is ap
+                    else precision_at(distance, relevant[None], 10)
+                )[0]
+            )
+    return np.array(ap), np.array(p10)
+
+
+@pytest.mark.parametrize("validation", ["rows", "classes"])
+@pytest.mark.parametrize("with_magnitudes", [False, True])
+def test_figures_equal_a_direct_computation(validation, with_magnitudes):
+    codes, y = data(200)
+    magnitudes = (
+        np.random.default_rng(4).integers(1, 5, size=(200, N_BITS)).astype(np.float32) if with_magnitudes else None
+    )
+    fold = gate.split(y, validation, np.random.default_rng(0))[0]
+    held_out = gate.HeldOut(codes, y, fold, N_BITS, magnitudes)
+    # Without magnitudes the rival is Hamming, with them the asymmetric distance.
+    for got, want in zip(held_out.judge(), direct_figures(codes, y, fold, magnitudes), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    # Powers of two with a mean of 1: blends are exact in float32, and so are their ties.
+    factor = np.where(np.arange(N_BITS) % 2, 0.5, 1.5).astype(np.float32)
+    for amount, scores in held_out.judge_blends(factor):
+        if amount not in (0.25, 1.0):
+            continue
+        weights = (1 - amount + amount * factor) * (1 if magnitudes is None else magnitudes) * np.ones((200, 1))
+        for got, want in zip(scores, direct_figures(codes, y, fold, weights.astype(np.float32)), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_precision_at_10_of_a_few_nearest_is_that_of_all(monkeypatch):
+    codes, y = data(300)
+    fold = gate.split(y, "rows", np.random.default_rng(0))[0]
+    rng = np.random.default_rng(0)
+    magnitudes = rng.random((300, N_BITS)).astype(np.float32)  # no ties: the nearest 40 are the same, however found
+    _, all_p10 = gate.HeldOut(codes, y, fold, N_BITS, magnitudes).judge()
+    monkeypatch.setattr(gate, "_NEAREST", 40)
+    _, near_p10 = gate.HeldOut(codes, y, fold, N_BITS, magnitudes).judge()
+    np.testing.assert_allclose(near_p10, all_p10)
+
+
+def test_queries_without_a_similar_item_are_left_out():
+    codes, y = data(60)
+    y = y.copy()
+    fold = gate.split(y, "rows", np.random.default_rng(0))[0]
+    y[fold.queries[0]] = 99
+    held_out = gate.HeldOut(codes, y, fold, N_BITS)
+    assert len(held_out.queries) == sum((y[fold.sample] == y[query]).sum() > 1 for query in fold.queries)
+    assert len(held_out.queries) < len(fold.queries)
+    assert np.isfinite(held_out.judge()).all()
+
+
+def test_with_magnitudes_the_rival_is_the_asymmetric_distance():
+    # The magnitudes alone tell which bits are right, so a factor that knows it too adds nothing.
+    codes, y = data()
+    magnitudes = np.tile(GOOD, (len(y), 1))
+    choice = choose(codes, y, candidates(same=np.ones(N_BITS, np.float32)), magnitudes=magnitudes)
+    assert choice.params is None
+    plain = choose(codes, y, candidates(good=GOOD))
+    assert choice.report[0]["map"] > plain.report[0]["map"] + 0.05
+    full = next(line for line in plain.report if line["blend"] == 1.0)
+    assert choice.report[0]["map"] == pytest.approx(full["map"], abs=1e-3)
+
+
+# By order -------------------------------------------------------------------------------------------------------------
+
+
+def test_choose_by_order():
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-1, 2, size=(400, 6)).astype(float)
+    rows[:, 0] = 1  # the first bit is right in every constraint
+    good, bad = np.array([10.0, 1, 1, 1, 1, 1]), np.array([0.0, 1, 1, 1, 1, 1])
+    choice = gate.choose_by_order(lambda w: rows @ w, [({"C": 1}, bad), ({"C": 2}, good)], 6)
+    assert choice.params == {"C": 2}
+    assert len(choice.report) == 1 + 2 * len(gate.BLENDS)
+    for line in choice.report:
+        weights = np.ones(6) if line["blend"] == 0 else gate.blend({1: bad, 2: good}[line["C"]], line["blend"])
+        margins = np.round(rows @ weights, 12)
+        assert line["order"] == pytest.approx(np.mean((margins > 0) + 0.5 * (margins == 0)), abs=0.01)
+    best = max(line["order"] for line in choice.report)
+    chosen = next(line for line in choice.report if line.get("C") == 2 and line["blend"] == choice.blend)
+    assert chosen["order"] == best
+    nothing = gate.choose_by_order(lambda w: rows @ w, [({"C": 1}, bad)], 6)
+    assert nothing[:2] == (None, 0.0)
+    assert len(nothing.report) == 1 + len(gate.BLENDS)
