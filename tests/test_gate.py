@@ -68,7 +68,7 @@ def test_a_good_factor_is_picked_and_a_bad_one_is_not(scoring, validation):
     choice = choose(codes, y, candidates(bad=BAD, good=GOOD), scoring=scoring, validation=validation)
     assert choice.params == {"name": "good"}
     assert choice.blend in gate.BLENDS
-    assert choice.report[0].keys() == {"blend", "map", "p10"}
+    assert choice.report[0].keys() == {"blend", "map", "p10", "map_error", "p10_error"}
     assert choice.report[0]["blend"] == 0.0
     tried = [(line["name"], line["blend"]) for line in choice.report[1:]]
     assert tried == [(name, amount) for name in ("bad", "good") for amount in gate.BLENDS]
