@@ -1,0 +1,50 @@
+// One query against one order of bits: its bounds for blocks and rows, and its exact distances.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "layout.hpp"
+
+namespace bitrank {
+
+class Query {
+public:
+    Query(const std::uint8_t *code, const float *weights, Order order);
+
+    // A lower bound of the distance to every row that shares these bits, in the units of `reach`.
+    float bound(const std::uint8_t *super) const;
+
+    // No row at this distance or nearer has a bound above it: the limit, plus what rounding may add to a bound.
+    float reach(float limit) const;
+
+    // Tables for bounds within `reach`; made anew when the reach has shrunk enough to matter.
+    Tables tables(float reach);
+
+    // Bounds fit 8-bit sums for short codes; long ones would lose too much by rounding down.
+    bool short_code() const { return n_bytes_ <= 16; }
+
+    float row_bound(const std::uint8_t *block, std::size_t lane) const;
+
+    // Weights summed in float32 in the order of the caller's bytes: the distance of bitrank.codes.weighted_hamming.
+    float distance(const std::uint8_t *block, std::size_t lane);
+
+private:
+    void quantise(float reach);
+
+    Order order_;
+    std::size_t n_bytes_;
+    const float *weights_;
+    float unit_;    // bounds count in units of the heaviest weight
+    bool even_;     // every weight is zero or one unit: bounds are whole numbers
+    bool counts_;   // and the unit is one: a bound of a row is its distance
+    float slack_;
+    float heaviest_half_ = 0;
+    std::vector<std::uint8_t> code_;                   // permuted
+    std::vector<float> row_weights_, block_weights_;   // as Tables, before rounding down
+    std::vector<std::uint8_t> row_tables_, block_tables_, difference_;
+    float quantised_reach_ = -1;
+    std::uint16_t quantised_limit_ = 0;
+};
+
+}  // namespace bitrank

@@ -1,0 +1,214 @@
+#include "search.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <limits>
+
+#include "parallel.hpp"
+#include "query.hpp"
+
+namespace bitrank {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// Queries that pass over a super-block together while it is in the cache.
+constexpr std::size_t queries_together = 16;
+
+// A search begins with the most promising super-blocks, to get near the final limit, and passes over the rest in the
+// order of memory. Of many super-blocks, this share is taken best first.
+constexpr std::size_t best_first_share = 16;
+constexpr std::size_t best_first_least = 16;
+
+// Below this, starting a thread costs more than it brings.
+constexpr std::size_t supers_worth_a_thread = 64;
+
+struct Super {
+    const Segment *segment;
+    std::size_t number;         // within the segment
+    std::int64_t segment_row;   // first row of the segment, counted through all
+};
+
+// One query on its way through the super-blocks.
+class Pass {
+public:
+    Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
+        : query_(task.queries + q * task.order.n_bytes(),
+                 task.weights + (task.weights_per_query ? q * task.order.n_bits : 0), task.order),
+          scanner_(*task.scanner),
+          top_(task.k, task.radius),
+          reach_(query_.reach(top_.limit())) {
+        bounds_.reserve(supers.size());
+        for (const Super &super : supers)
+            bounds_.push_back(query_.bound(super.segment->supers + super.number * 2 * task.order.n_bytes()));
+    }
+
+    bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
+
+    void best_first(const std::vector<Super> &supers) {
+        const auto farther = [&](std::size_t a, std::size_t b) { return bounds_[a] > bounds_[b]; };
+        std::vector<std::size_t> heap;
+        for (std::size_t i = 0; i < supers.size(); ++i)
+            if (within_reach(i)) heap.push_back(i);
+        std::make_heap(heap.begin(), heap.end(), farther);
+        for (std::size_t n = std::max(best_first_least, supers.size() / best_first_share); n && !heap.empty(); --n) {
+            const std::size_t i = heap.front();
+            if (!within_reach(i)) return;
+            std::pop_heap(heap.begin(), heap.end(), farther);
+            heap.pop_back();
+            visit(supers[i]);
+            bounds_[i] = infinity;
+        }
+    }
+
+    // In the order of memory, what is left and within reach.
+    void visit_if_needed(const std::vector<Super> &supers, std::size_t i) {
+        if (bounds_[i] < infinity && within_reach(i)) visit(supers[i]);
+    }
+
+    void share_limit(std::atomic<float> &shared) {
+        float known = shared.load(std::memory_order_relaxed);
+        const float mine = top_.limit();
+        while (mine < known && !shared.compare_exchange_weak(known, mine, std::memory_order_relaxed)) {}
+        if (known < mine) {
+            top_.lower_radius(known);
+            reach_ = query_.reach(known);
+        }
+    }
+
+    void take(const TopK &other) {
+        for (const Hit &hit : other.hits()) top_.add(hit);
+    }
+    void forget_hits(std::size_t k, float radius) { top_ = TopK(k, radius); }
+    const TopK &top() const { return top_; }
+
+private:
+    void visit(const Super &super) {
+        const Segment &segment = *super.segment;
+        const std::size_t first = super.number * lane_count;
+        const std::size_t n_here = std::min(lane_count, segment.n_blocks() - first);
+        const Tables tables = query_.tables(reach_);
+        const std::size_t n_bytes = tables.n_bytes;
+        const std::uint8_t *bounds = segment.bounds + super.number * n_bytes * 2 * lane_count;
+        std::uint64_t live = query_.short_code() ? scanner_.blocks8(bounds, tables) : scanner_.blocks16(bounds, tables);
+        if (n_here < lane_count) live &= (std::uint64_t{1} << n_here) - 1;
+        std::uint64_t survivors[lane_count];
+        // A few blocks at a time, so that the limit they lower serves the next ones.
+        for (std::size_t part = 0; part < lane_count; part += 8) {
+            std::uint64_t now = live >> part & 255;
+            if (segment.wanted)
+                for (std::uint64_t left = now; left; left &= left - 1)
+                    if (!segment.wanted[first + part + std::countr_zero(left)]) now &= ~(left & -left);
+            if (!now) continue;
+            const std::uint8_t *blocks = segment.blocks + (first + part) * n_bytes * lane_count;
+            (query_.short_code() ? scanner_.rows8 : scanner_.rows16)(blocks, now, query_.tables(reach_), survivors);
+            for (; now; now &= now - 1) {
+                const std::size_t b = std::countr_zero(now);
+                const std::size_t block = first + part + b;
+                std::uint64_t rows = survivors[b];
+                if (segment.wanted) rows &= segment.wanted[block];
+                if ((block + 1) * lane_count > segment.n_rows) rows &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
+                for (; rows; rows &= rows - 1)
+                    consider(super, block, std::countr_zero(rows), blocks + b * n_bytes * lane_count);
+            }
+        }
+    }
+
+    void consider(const Super &super, std::size_t block, std::size_t lane, const std::uint8_t *bytes) {
+        if (query_.row_bound(bytes, lane) > reach_) return;
+        const std::size_t row = block * lane_count + lane;
+        const Hit hit{query_.distance(bytes, lane), super.segment->ids[row],
+                      super.segment_row + static_cast<std::int64_t>(row)};
+        if (top_.add(hit)) reach_ = query_.reach(top_.limit());
+    }
+
+    Query query_;
+    const Scanner &scanner_;
+    TopK top_;
+    float reach_;
+    std::vector<float> bounds_;  // of each super-block; infinity once it was visited
+};
+
+std::vector<Super> supers_of(const Search &task) {
+    std::vector<Super> out;
+    std::int64_t row = 0;
+    for (const Segment &segment : task.segments) {
+        for (std::size_t i = 0; i < segment.n_supers(); ++i) out.push_back({&segment, i, row});
+        row += static_cast<std::int64_t>(segment.n_rows);
+    }
+    return out;
+}
+
+// One query, all threads.
+std::vector<Hit> search_together(const Search &task, std::size_t q, const std::vector<Super> &supers) {
+    Pass pass(task, q, supers);
+    pass.best_first(supers);
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < supers.size(); ++i)
+        if (pass.within_reach(i)) left.push_back(i);
+    const std::size_t n_threads = std::min(task.n_threads, 1 + left.size() / supers_worth_a_thread);
+    std::atomic<float> shared{pass.top().limit()};
+    std::atomic<std::size_t> next{0};
+    std::vector<TopK> found(n_threads, TopK(task.k, task.radius));
+    parallel_for(n_threads, n_threads, [&](std::size_t t) {
+        Pass mine = pass;
+        if (t) mine.forget_hits(task.k, task.radius);  // each hit is held once
+        constexpr std::size_t run = 8;
+        for (std::size_t start; (start = next.fetch_add(run, std::memory_order_relaxed)) < left.size();)
+            for (std::size_t i = start; i < std::min(start + run, left.size()); ++i) {
+                mine.share_limit(shared);
+                mine.visit_if_needed(supers, left[i]);
+            }
+        found[t] = mine.top();
+    });
+    for (std::size_t t = 1; t < n_threads; ++t)
+        for (const Hit &hit : found[t].hits()) found[0].add(hit);
+    return found[0].sorted();
+}
+
+}  // namespace
+
+std::vector<std::vector<Hit>> search(const Search &task) {
+    const std::vector<Super> supers = supers_of(task);
+    std::vector<std::vector<Hit>> out(task.n_queries);
+    if (task.n_queries < task.n_threads) {
+        for (std::size_t q = 0; q < task.n_queries; ++q) out[q] = search_together(task, q, supers);
+        return out;
+    }
+    const std::size_t together =
+        std::clamp(task.n_queries / std::max<std::size_t>(1, task.n_threads), std::size_t{1}, queries_together);
+    parallel_for((task.n_queries + together - 1) / together, task.n_threads, [&](std::size_t group) {
+        std::vector<Pass> passes;
+        for (std::size_t q = group * together; q < std::min(task.n_queries, (group + 1) * together); ++q) {
+            passes.emplace_back(task, q, supers);
+            passes.back().best_first(supers);
+        }
+        for (std::size_t i = 0; i < supers.size(); ++i)
+            for (Pass &pass : passes) pass.visit_if_needed(supers, i);
+        for (std::size_t p = 0; p < passes.size(); ++p) out[group * together + p] = passes[p].top().sorted();
+    });
+    return out;
+}
+
+void score(const Search &task, const std::int64_t *rows, std::size_t n_each, float *out) {
+    const std::size_t n_bytes = task.order.n_bytes();
+    parallel_for(task.n_queries, task.n_threads, [&](std::size_t q) {
+        Query query(task.queries + q * n_bytes, task.weights + (task.weights_per_query ? q * task.order.n_bits : 0),
+                    task.order);
+        for (std::size_t i = q * n_each; i < (q + 1) * n_each; ++i) {
+            out[i] = infinity;
+            auto row = static_cast<std::size_t>(rows[i]);
+            if (rows[i] < 0) continue;
+            for (const Segment &segment : task.segments) {
+                if (row < segment.n_rows) {
+                    out[i] = query.distance(segment.blocks + row / lane_count * n_bytes * lane_count, row % lane_count);
+                    break;
+                }
+                row -= segment.n_rows;
+            }
+        }
+    });
+}
+
+}  // namespace bitrank

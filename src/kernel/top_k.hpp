@@ -1,0 +1,59 @@
+// The k best hits so far, by distance and then by id.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace bitrank {
+
+struct Hit {
+    float distance;
+    std::int64_t id;
+    std::int64_t row;  // counted through all segments
+
+    bool operator<(const Hit &other) const {
+        return distance != other.distance ? distance < other.distance : id < other.id;
+    }
+};
+
+class TopK {
+public:
+    // At most k hits, none farther than the radius.
+    TopK(std::size_t k, float radius) : k_(k), radius_(radius) {}
+
+    // No hit beyond it can enter.
+    float limit() const { return heap_.size() < k_ ? radius_ : std::min(radius_, heap_.front().distance); }
+
+    bool add(const Hit &hit) {
+        if (hit.distance > radius_) return false;
+        if (heap_.size() == k_) {
+            if (!(hit < heap_.front())) return false;
+            std::pop_heap(heap_.begin(), heap_.end());
+            heap_.back() = hit;
+        } else {
+            heap_.push_back(hit);
+        }
+        std::push_heap(heap_.begin(), heap_.end());
+        return true;
+    }
+
+    // What another thread has found lowers the radius.
+    void lower_radius(float radius) { radius_ = std::min(radius_, radius); }
+
+    const std::vector<Hit> &hits() const { return heap_; }
+
+    std::vector<Hit> sorted() const {
+        std::vector<Hit> out = heap_;
+        std::sort(out.begin(), out.end());
+        return out;
+    }
+
+private:
+    std::size_t k_;
+    float radius_;
+    std::vector<Hit> heap_;
+};
+
+}  // namespace bitrank
