@@ -24,9 +24,12 @@ struct Tables {
 
 struct Scanner {
     const char *name;
-    // For each block in `live` (bit b: blocks + b * n_bytes * 64), survivors[b] = rows whose sum is within the limit.
-    void (*rows8)(const std::uint8_t *blocks, std::uint64_t live, const Tables &tables, std::uint64_t *survivors);
-    void (*rows16)(const std::uint8_t *blocks, std::uint64_t live, const Tables &tables, std::uint64_t *survivors);
+    // For each block in `now` (bit b: blocks + b * n_bytes * 64), survivors[b] = rows whose sum is within the limit.
+    // `live` are all blocks of the super-block that will be asked for.
+    void (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
+                  std::uint64_t *survivors);
+    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
+                   std::uint64_t *survivors);
     // Blocks of a super-block within the limit, by the bits that all rows of a block share.
     std::uint64_t (*blocks8)(const std::uint8_t *bounds, const Tables &tables);
     std::uint64_t (*blocks16)(const std::uint8_t *bounds, const Tables &tables);

@@ -93,24 +93,24 @@ private:
         const std::uint8_t *bounds = segment.bounds + super.number * n_bytes * 2 * lane_count;
         std::uint64_t live = query_.short_code() ? scanner_.blocks8(bounds, tables) : scanner_.blocks16(bounds, tables);
         if (n_here < lane_count) live &= (std::uint64_t{1} << n_here) - 1;
+        if (segment.wanted)
+            for (std::uint64_t left = live; left; left &= left - 1)
+                if (!segment.wanted[first + std::countr_zero(left)]) live &= ~(left & -left);
+        const std::uint8_t *blocks = segment.blocks + first * n_bytes * lane_count;
         std::uint64_t survivors[lane_count];
         // A few blocks at a time, so that the limit they lower serves the next ones.
         for (std::size_t part = 0; part < lane_count; part += 8) {
-            std::uint64_t now = live >> part & 255;
-            if (segment.wanted)
-                for (std::uint64_t left = now; left; left &= left - 1)
-                    if (!segment.wanted[first + part + std::countr_zero(left)]) now &= ~(left & -left);
+            std::uint64_t now = live & std::uint64_t{255} << part;
             if (!now) continue;
-            const std::uint8_t *blocks = segment.blocks + (first + part) * n_bytes * lane_count;
-            (query_.short_code() ? scanner_.rows8 : scanner_.rows16)(blocks, now, query_.tables(reach_), survivors);
+            (query_.short_code() ? scanner_.rows8 : scanner_.rows16)(blocks, now, live, query_.tables(reach_), survivors);
             for (; now; now &= now - 1) {
                 const std::size_t b = std::countr_zero(now);
-                const std::size_t block = first + part + b;
                 std::uint64_t rows = survivors[b];
-                if (segment.wanted) rows &= segment.wanted[block];
-                if ((block + 1) * lane_count > segment.n_rows) rows &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
+                if (segment.wanted) rows &= segment.wanted[first + b];
+                if ((first + b + 1) * lane_count > segment.n_rows)
+                    rows &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
                 for (; rows; rows &= rows - 1)
-                    consider(super, block, std::countr_zero(rows), blocks + b * n_bytes * lane_count);
+                    consider(super, first + b, std::countr_zero(rows), blocks + b * n_bytes * lane_count);
             }
         }
     }
