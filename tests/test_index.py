@@ -12,7 +12,10 @@ PATHS = _kernel.kernel_paths()
 
 def reference(queries, codes, ids, weights, k):
     """Ids and distances by NumPy, sorted by distance and then by id, padded."""
-    distances = weighted_hamming(queries, codes, weights) if len(codes) else np.empty((len(queries), 0), np.float32)
+    distances = np.empty((len(queries), 0), np.float32)
+    if len(codes):
+        with np.errstate(over="ignore"):
+            distances = weighted_hamming(queries, codes, weights)
     order = np.lexsort((np.broadcast_to(ids, distances.shape), distances), axis=1)[:, :k]
     out_ids = np.full((len(queries), k), -1, np.int64)
     out = np.full((len(queries), k), np.inf, np.float32)

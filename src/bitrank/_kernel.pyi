@@ -47,7 +47,11 @@ def score(
     threads: int,
 ) -> None: ...
 def sorted_rows(
-    codes: npt.NDArray[np.uint8], order: npt.NDArray[np.uint16], rows: npt.NDArray[np.uint32], threads: int
+    codes: npt.NDArray[np.uint8],
+    ids: npt.NDArray[np.int64],
+    order: npt.NDArray[np.uint16],
+    rows: npt.NDArray[np.uint32],
+    threads: int,
 ) -> None: ...
 def build(
     codes: npt.NDArray[np.uint8],

@@ -69,7 +69,7 @@ def build(codes: Codes, ids: Ids, order: Order, threads: int) -> Segment:
     n_blocks = -(-n // LANES)
     n_supers = -(-n_blocks // LANES)
     rows = np.empty(n, np.uint32)
-    _kernel.sorted_rows(codes, order, rows, threads)
+    _kernel.sorted_rows(codes, ids, order, rows, threads)
     blocks = _aligned((n_blocks, width, LANES))
     bounds = _aligned((n_supers, width, 2, LANES))
     supers = _aligned((n_supers, width, 2))

@@ -140,11 +140,13 @@ void score(Codes queries, Weights weights, Bits order, std::vector<SegmentArrays
     bitrank::score(task, rows.data(), rows.shape(1), out.data());
 }
 
-void sorted_rows(Codes codes, Bits order, Vector<std::uint32_t> rows, std::size_t threads) {
+void sorted_rows(Codes codes, Vector<const std::int64_t> ids, Bits order, Vector<std::uint32_t> rows,
+                 std::size_t threads) {
     const bitrank::Order bits = order_of(order);
     require(codes.shape(1) == bits.n_bytes() && codes.shape(0) == rows.shape(0), "codes must be (n_rows, n_bytes)");
+    require(ids.shape(0) == rows.shape(0), "ids must have one value a row");
     nb::gil_scoped_release release;
-    bitrank::sorted_rows(codes.data(), codes.shape(0), bits, threads, rows.data());
+    bitrank::sorted_rows(codes.data(), ids.data(), codes.shape(0), bits, threads, rows.data());
 }
 
 void build(Codes codes, Vector<const std::uint32_t> rows, Bits order, Array<std::uint8_t, 3> blocks,
@@ -183,7 +185,8 @@ NB_MODULE(_kernel, module) {
                "path"_a = "");
     module.def("score", &score, "queries"_a, "weights"_a, "order"_a, "segments"_a, "rows"_a, "out"_a.noconvert(),
                "threads"_a);
-    module.def("sorted_rows", &sorted_rows, "codes"_a, "order"_a, "rows"_a.noconvert(), "threads"_a);
+    module.def("sorted_rows", &sorted_rows, "codes"_a, "ids"_a, "order"_a, "rows"_a.noconvert(),
+               "threads"_a);
     module.def("build", &build, "codes"_a, "rows"_a, "order"_a, "blocks"_a.noconvert(), "bounds"_a.noconvert(),
                "supers"_a.noconvert(), "threads"_a);
     module.def("restore", &restore, "blocks"_a, "order"_a, "codes"_a.noconvert(), "threads"_a);

@@ -41,8 +41,6 @@ void from_planes(const std::uint64_t *planes, std::uint8_t *bytes) {
 struct Item {
     std::uint64_t key;
     std::uint32_t row;
-
-    bool operator<(const Item &other) const { return key != other.key ? key < other.key : row < other.row; }
 };
 
 std::uint64_t position_in_gray_code(std::uint64_t x) {
@@ -50,43 +48,77 @@ std::uint64_t position_in_gray_code(std::uint64_t x) {
     return x;
 }
 
-// For each byte of a caller's code, where its bits go in the 64-bit sort key.
-std::vector<std::uint64_t> key_tables(Order order) {
-    std::vector<std::uint64_t> tables(order.n_bytes() * 256, 0);
-    for (std::size_t i = 0; i < std::min<std::size_t>(64, order.n_bits); ++i) {
-        const std::size_t bit = order.bits[i];
-        for (std::size_t value = 0; value < 256; ++value)
-            if (value >> (7 - bit % 8) & 1) tables[bit / 8 * 256 + value] |= std::uint64_t{1} << (63 - i);
+// Sort keys of 64 bits: word w holds the bits 64 * w to 64 * w + 63 inside, of a caller's code.
+class Keys {
+public:
+    Keys(const std::uint8_t *codes, Order order) : codes_(codes), order_(order), n_bytes_(order.n_bytes()) {
+        first_.assign(n_bytes_ * 256, 0);
+        for (std::size_t i = 0; i < std::min<std::size_t>(64, order.n_bits); ++i)
+            for (std::size_t value = 0; value < 256; ++value)
+                if (value >> (7 - order.bits[i] % 8) & 1)
+                    first_[order.bits[i] / 8 * 256 + value] |= std::uint64_t{1} << (63 - i);
     }
-    return tables;
+
+    std::size_t n_words() const { return (order_.n_bits + 63) / 64; }
+
+    std::uint64_t first(std::size_t row) const {
+        std::uint64_t key = 0;
+        for (std::size_t byte = 0; byte < n_bytes_; ++byte) key |= first_[byte * 256 + codes_[row * n_bytes_ + byte]];
+        return position_in_gray_code(key);
+    }
+
+    std::uint64_t word(std::size_t row, std::size_t w) const {
+        std::uint64_t key = 0;
+        for (std::size_t i = w * 64; i < std::min(order_.n_bits, w * 64 + 64); ++i) {
+            const std::size_t bit = order_.bits[i];
+            key = key << 1 | (codes_[row * n_bytes_ + bit / 8] >> (7 - bit % 8) & 1);
+        }
+        return key;
+    }
+
+private:
+    const std::uint8_t *codes_;
+    Order order_;
+    std::size_t n_bytes_;
+    std::vector<std::uint64_t> first_;  // the first word of every value of every byte
+};
+
+// Sort by the keys that are set; equal ones by the next word, and equal codes by id.
+void sort_items(Item *first, Item *last, std::size_t w, const Keys &keys, const std::int64_t *ids) {
+    std::sort(first, last, [](const Item &a, const Item &b) { return a.key < b.key; });
+    for (Item *start = first; start < last;) {
+        Item *stop = start + 1;
+        while (stop < last && stop->key == start->key) ++stop;
+        if (stop - start > 1 && w + 1 < keys.n_words()) {
+            for (Item *item = start; item < stop; ++item) item->key = keys.word(item->row, w + 1);
+            sort_items(start, stop, w + 1, keys, ids);
+        } else if (stop - start > 1) {
+            std::sort(start, stop, [&](const Item &a, const Item &b) { return ids[a.row] < ids[b.row]; });
+        }
+        start = stop;
+    }
 }
 
 }  // namespace
 
-void sorted_rows(const std::uint8_t *codes, std::size_t n_rows, Order order, std::size_t n_threads,
-                 std::uint32_t *rows) {
+void sorted_rows(const std::uint8_t *codes, const std::int64_t *ids, std::size_t n_rows, Order order,
+                 std::size_t n_threads, std::uint32_t *rows) {
     constexpr int bucket_bits = 12;
-    constexpr std::size_t strip = 1 << 16;
-    const std::size_t n_bytes = order.n_bytes();
-    const std::vector<std::uint64_t> tables = key_tables(order);
-    std::vector<std::uint64_t> keys(n_rows);
+    constexpr std::size_t n_buckets = std::size_t{1} << bucket_bits, strip = 1 << 16;
+    const Keys keys(codes, order);
+    std::vector<std::uint64_t> firsts(n_rows);
     parallel_for((n_rows + strip - 1) / strip, n_threads, [&](std::size_t s) {
-        for (std::size_t row = s * strip; row < std::min(n_rows, (s + 1) * strip); ++row) {
-            std::uint64_t key = 0;
-            for (std::size_t byte = 0; byte < n_bytes; ++byte) key |= tables[byte * 256 + codes[row * n_bytes + byte]];
-            keys[row] = position_in_gray_code(key);
-        }
+        for (std::size_t row = s * strip; row < std::min(n_rows, (s + 1) * strip); ++row) firsts[row] = keys.first(row);
     });
-    std::vector<std::size_t> starts((1 << bucket_bits) + 1, 0);
-    for (const std::uint64_t key : keys) ++starts[(key >> (64 - bucket_bits)) + 1];
-    for (std::size_t b = 1; b < starts.size(); ++b) starts[b] += starts[b - 1];
+    std::vector<std::size_t> starts(n_buckets + 1, 0);
+    for (const std::uint64_t key : firsts) ++starts[(key >> (64 - bucket_bits)) + 1];
+    for (std::size_t b = 1; b <= n_buckets; ++b) starts[b] += starts[b - 1];
     std::vector<Item> items(n_rows);
     std::vector<std::size_t> ends(starts.begin(), starts.end() - 1);
     for (std::size_t row = 0; row < n_rows; ++row)
-        items[ends[keys[row] >> (64 - bucket_bits)]++] = {keys[row], static_cast<std::uint32_t>(row)};
-    parallel_for(std::size_t{1} << bucket_bits, n_threads, [&](std::size_t b) {
-        std::sort(items.begin() + static_cast<std::ptrdiff_t>(starts[b]),
-                  items.begin() + static_cast<std::ptrdiff_t>(starts[b + 1]));
+        items[ends[firsts[row] >> (64 - bucket_bits)]++] = {firsts[row], static_cast<std::uint32_t>(row)};
+    parallel_for(n_buckets, n_threads, [&](std::size_t b) {
+        sort_items(items.data() + starts[b], items.data() + starts[b + 1], 0, keys, ids);
         for (std::size_t i = starts[b]; i < starts[b + 1]; ++i) rows[i] = items[i].row;
     });
 }

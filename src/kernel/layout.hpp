@@ -19,9 +19,10 @@ struct Order {
     std::size_t n_bytes() const { return (n_bits + 7) / 8; }
 };
 
-// Row numbers of n codes in sorted order: by the first 64 bits inside, along a Gray code, so that neighbours on both
-// sides of a boundary share all bits but one.
-void sorted_rows(const std::uint8_t *codes, std::size_t n_rows, Order order, std::size_t n_threads, std::uint32_t *rows);
+// Row numbers of n codes in sorted order: by their bits inside, the first 64 along a Gray code, so that neighbours on
+// both sides of a boundary share all bits but one; equal codes by id.
+void sorted_rows(const std::uint8_t *codes, const std::int64_t *ids, std::size_t n_rows, Order order,
+                 std::size_t n_threads, std::uint32_t *rows);
 
 // blocks: (n_blocks, n_bytes, 64); bounds: (n_supers, n_bytes, 2, 64) and supers: (n_supers, n_bytes, 2) hold
 // the value of the first row and ones where all rows agree with it. Lanes past the last row repeat it.

@@ -89,20 +89,19 @@ void Query::quantise(float reach) {
     round_down(block_weights_, scale, cap, block_tables_.data());
 }
 
-float Query::row_bound(const std::uint8_t *block, std::size_t lane) const {
+float Query::row_bound(const std::uint8_t *row, std::size_t stride) const {
     float sum = 0;
     for (std::size_t byte = 0; byte < n_bytes_; ++byte) {
-        const unsigned value = block[byte * lane_count + lane];
+        const unsigned value = row[byte * stride];
         sum += row_weights_[byte * 32 + (value >> 4)] + row_weights_[byte * 32 + 16 + (value & 15)];
     }
     return sum;
 }
 
-float Query::distance(const std::uint8_t *block, std::size_t lane) {
-    if (counts_) return row_bound(block, lane);
+float Query::distance(const std::uint8_t *row, std::size_t stride) {
     std::fill(difference_.begin(), difference_.end(), 0);
     for (std::size_t byte = 0; byte < n_bytes_; ++byte) {
-        unsigned here = block[byte * lane_count + lane] ^ code_[byte];
+        unsigned here = row[byte * stride] ^ code_[byte];
         while (here) {
             const std::size_t bit = order_.bits[byte * 8 + 7 - static_cast<std::size_t>(std::countr_zero(here))];
             difference_[bit / 8] |= static_cast<std::uint8_t>(0x80 >> bit % 8);

@@ -24,10 +24,14 @@ public:
     // Bounds fit 8-bit sums for short codes; long ones would lose too much by rounding down.
     bool short_code() const { return n_bytes_ <= 16; }
 
-    float row_bound(const std::uint8_t *block, std::size_t lane) const;
+    // Of the row whose bytes are at row, row + stride, ...
+    float row_bound(const std::uint8_t *row, std::size_t stride = lane_count) const;
+
+    // A row's bound is its distance: all weights are zero or one.
+    bool bound_is_distance() const { return counts_; }
 
     // Weights summed in float32 in the order of the caller's bytes: the distance of bitrank.codes.weighted_hamming.
-    float distance(const std::uint8_t *block, std::size_t lane);
+    float distance(const std::uint8_t *row, std::size_t stride = lane_count);
 
 private:
     void quantise(float reach);

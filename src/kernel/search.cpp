@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstring>
 #include <limits>
 
 #include "parallel.hpp"
@@ -30,6 +31,17 @@ struct Super {
     std::int64_t segment_row;   // first row of the segment, counted through all
 };
 
+// Blocks whose rows are all equal.
+std::uint64_t uniform_blocks(const std::uint8_t *bounds, std::size_t n_bytes) {
+    std::uint8_t agree[lane_count];
+    std::memset(agree, 255, sizeof agree);
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        for (std::size_t b = 0; b < lane_count; ++b) agree[b] &= bounds[(byte * 2 + 1) * lane_count + b];
+    std::uint64_t out = 0;
+    for (std::size_t b = 0; b < lane_count; ++b) out |= std::uint64_t{agree[b] == 255} << b;
+    return out;
+}
+
 // One query on its way through the super-blocks.
 class Pass {
 public:
@@ -47,7 +59,10 @@ public:
     bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
 
     void best_first(const std::vector<Super> &supers) {
-        const auto farther = [&](std::size_t a, std::size_t b) { return bounds_[a] > bounds_[b]; };
+        // Equal ones in the order of memory, in which the ids of equal codes ascend.
+        const auto farther = [&](std::size_t a, std::size_t b) {
+            return bounds_[a] != bounds_[b] ? bounds_[a] > bounds_[b] : a > b;
+        };
         std::vector<std::size_t> heap;
         for (std::size_t i = 0; i < supers.size(); ++i)
             if (within_reach(i)) heap.push_back(i);
@@ -97,10 +112,18 @@ private:
             for (std::uint64_t left = live; left; left &= left - 1)
                 if (!segment.wanted[first + std::countr_zero(left)]) live &= ~(left & -left);
         const std::uint8_t *blocks = segment.blocks + first * n_bytes * lane_count;
+        const std::uint64_t uniform = live ? uniform_blocks(bounds, n_bytes) : 0;
         std::uint64_t survivors[lane_count];
         // A few blocks at a time, so that the limit they lower serves the next ones.
         for (std::size_t part = 0; part < lane_count; part += 8) {
             std::uint64_t now = live & std::uint64_t{255} << part;
+            // Equal codes are common in real data, and sorted by id: the first one speaks for its block.
+            for (std::uint64_t left = now & uniform; left; left &= left - 1) {
+                const std::size_t b = std::countr_zero(left);
+                // Its code is in the bounds: no need to read the block.
+                if (!top_.would_enter(hit(super, (first + b) * lane_count, bounds + b, 2 * lane_count)))
+                    now &= ~(left & -left);
+            }
             if (!now) continue;
             (query_.short_code() ? scanner_.rows8 : scanner_.rows16)(blocks, now, live, query_.tables(reach_), survivors);
             for (; now; now &= now - 1) {
@@ -109,18 +132,22 @@ private:
                 if (segment.wanted) rows &= segment.wanted[first + b];
                 if ((first + b + 1) * lane_count > segment.n_rows)
                     rows &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
-                for (; rows; rows &= rows - 1)
-                    consider(super, first + b, std::countr_zero(rows), blocks + b * n_bytes * lane_count);
+                for (; rows; rows &= rows - 1) {
+                    const std::size_t lane = std::countr_zero(rows);
+                    consider(super, (first + b) * lane_count + lane, blocks + b * n_bytes * lane_count + lane);
+                }
             }
         }
     }
 
-    void consider(const Super &super, std::size_t block, std::size_t lane, const std::uint8_t *bytes) {
-        if (query_.row_bound(bytes, lane) > reach_) return;
-        const std::size_t row = block * lane_count + lane;
-        const Hit hit{query_.distance(bytes, lane), super.segment->ids[row],
-                      super.segment_row + static_cast<std::int64_t>(row)};
-        if (top_.add(hit)) reach_ = query_.reach(top_.limit());
+    void consider(const Super &super, std::size_t row, const std::uint8_t *bytes) {
+        if (query_.row_bound(bytes) > reach_) return;
+        if (top_.add(hit(super, row, bytes, lane_count))) reach_ = query_.reach(top_.limit());
+    }
+
+    Hit hit(const Super &super, std::size_t row, const std::uint8_t *bytes, std::size_t stride) {
+        return {query_.bound_is_distance() ? query_.row_bound(bytes, stride) : query_.distance(bytes, stride),
+                super.segment->ids[row], super.segment_row + static_cast<std::int64_t>(row)};
     }
 
     Query query_;
@@ -202,7 +229,7 @@ void score(const Search &task, const std::int64_t *rows, std::size_t n_each, flo
             if (rows[i] < 0) continue;
             for (const Segment &segment : task.segments) {
                 if (row < segment.n_rows) {
-                    out[i] = query.distance(segment.blocks + row / lane_count * n_bytes * lane_count, row % lane_count);
+                    out[i] = query.distance(segment.blocks + row / lane_count * n_bytes * lane_count + row % lane_count);
                     break;
                 }
                 row -= segment.n_rows;

@@ -26,10 +26,13 @@ public:
     // No hit beyond it can enter.
     float limit() const { return heap_.size() < k_ ? radius_ : std::min(radius_, heap_.front().distance); }
 
+    bool would_enter(const Hit &hit) const {
+        return hit.distance <= radius_ && (heap_.size() < k_ || hit < heap_.front());
+    }
+
     bool add(const Hit &hit) {
-        if (hit.distance > radius_) return false;
+        if (!would_enter(hit)) return false;
         if (heap_.size() == k_) {
-            if (!(hit < heap_.front())) return false;
             std::pop_heap(heap_.begin(), heap_.end());
             heap_.back() = hit;
         } else {
