@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "distances.hpp"
+
 namespace bitrank {
 namespace {
 
@@ -49,6 +51,7 @@ Query::Query(const std::uint8_t *code, const float *weights, Order order)
             row_weights_[half * 16 + value] = block_weights_[half * 16 + (value ^ mine)];
         heaviest_half_ = std::max(heaviest_half_, block_weights_[half * 16 + 15]);
     }
+    if (short_code() && !counts_) fill_short_tables();
 }
 
 float Query::bound(const std::uint8_t *super) const {
@@ -99,6 +102,23 @@ float Query::row_bound(const std::uint8_t *row, std::size_t stride) const {
 }
 
 float Query::distance(const std::uint8_t *row, std::size_t stride) {
+    if (counts_) return row_bound(row, stride);
+    return short_code() ? short_distance(row, stride) : long_distance(row, stride);
+}
+
+float Query::short_distance(const std::uint8_t *row, std::size_t stride) const {
+    std::uint64_t words[2] = {0, 0};
+    for (std::size_t byte = 0; byte < n_bytes_; ++byte) {
+        const std::uint64_t *home = &homes_[(byte * 256 + (row[byte * stride] ^ code_[byte])) * n_words_];
+        for (std::size_t w = 0; w < n_words_; ++w) words[w] |= home[w];
+    }
+    float sum = 0;
+    for (std::size_t byte = 0; byte < n_bytes_; ++byte)
+        sum += byte_weights_[byte * 256 + (words[byte / 8] >> (byte % 8 * 8) & 255)];
+    return sum;
+}
+
+float Query::long_distance(const std::uint8_t *row, std::size_t stride) {
     std::fill(difference_.begin(), difference_.end(), 0);
     for (std::size_t byte = 0; byte < n_bytes_; ++byte) {
         unsigned here = row[byte * stride] ^ code_[byte];
@@ -120,6 +140,27 @@ float Query::distance(const std::uint8_t *row, std::size_t stride) {
         sum += of_byte;
     }
     return sum;
+}
+
+// Where the bits of each byte inside belong in the caller's code, and what each byte of that weighs.
+void Query::fill_short_tables() {
+    n_words_ = n_bytes_ <= 8 ? 1 : 2;
+    homes_.assign(n_bytes_ * 256 * n_words_, 0);
+    byte_weights_.resize(n_bytes_ * 256);
+    byte_tables(weights_, order_.n_bits, byte_weights_.data());
+    for (std::size_t i = 0; i < order_.n_bits; ++i) {
+        const std::size_t bit = order_.bits[i];
+        std::uint64_t *home = &homes_[i / 8 * 256 * n_words_ + bit / 64];
+        const std::size_t mine = 0x80 >> i % 8;
+        const std::uint64_t there = std::uint64_t{0x80u >> bit % 8} << (bit / 8 % 8 * 8);
+        // Values whose lowest bit this is come from those without it, which have all bits above.
+        for (std::size_t value = mine; value < 256; value += 2 * mine) home[value * n_words_] |= there;
+    }
+    for (std::size_t byte = 0; byte < n_bytes_; ++byte)
+        for (std::size_t value = 1; value < 256; ++value)
+            for (std::size_t w = 0; w < n_words_; ++w)
+                homes_[(byte * 256 + value) * n_words_ + w] |=
+                    homes_[(byte * 256 + (value & (value - 1))) * n_words_ + w];
 }
 
 }  // namespace bitrank

@@ -27,14 +27,14 @@ public:
     // Of the row whose bytes are at row, row + stride, ...
     float row_bound(const std::uint8_t *row, std::size_t stride = lane_count) const;
 
-    // A row's bound is its distance: all weights are zero or one.
-    bool bound_is_distance() const { return counts_; }
-
     // Weights summed in float32 in the order of the caller's bytes: the distance of bitrank.codes.weighted_hamming.
     float distance(const std::uint8_t *row, std::size_t stride = lane_count);
 
 private:
     void quantise(float reach);
+    void fill_short_tables();
+    float short_distance(const std::uint8_t *row, std::size_t stride) const;
+    float long_distance(const std::uint8_t *row, std::size_t stride);
 
     Order order_;
     std::size_t n_bytes_;
@@ -47,6 +47,9 @@ private:
     std::vector<std::uint8_t> code_;                   // permuted
     std::vector<float> row_weights_, block_weights_;   // as Tables, before rounding down
     std::vector<std::uint8_t> row_tables_, block_tables_, difference_;
+    std::size_t n_words_ = 0;
+    std::vector<std::uint64_t> homes_;
+    std::vector<float> byte_weights_;
     float quantised_reach_ = -1;
     std::uint16_t quantised_limit_ = 0;
 };

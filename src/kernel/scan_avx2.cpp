@@ -65,6 +65,7 @@ struct Sums {
 
 }  // namespace
 
-const Scanner avx2_scanner{"avx2", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>};
+const Scanner avx2_scanner{"avx2", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
+                             uniform<Line>};
 
 }  // namespace bitrank

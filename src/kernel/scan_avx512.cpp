@@ -43,6 +43,7 @@ struct Sums {
 
 }  // namespace
 
-const Scanner avx512_scanner{"avx512", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>};
+const Scanner avx512_scanner{"avx512", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
+                             uniform<Line>};
 
 }  // namespace bitrank

@@ -132,5 +132,13 @@ std::uint64_t blocks16(const std::uint8_t *bounds, const Tables &tables) {
     return sums.within(tables.limit);
 }
 
+template <typename Line>
+std::uint64_t uniform(const std::uint8_t *bounds, std::size_t n_bytes) {
+    Line agree = Line::same(255);
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        agree = Line::and_(agree, Line::load(bounds + (byte * 2 + 1) * lane_count));
+    return ~Line::below_top(agree);
+}
+
 }  // namespace
 }  // namespace bitrank

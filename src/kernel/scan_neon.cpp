@@ -76,6 +76,7 @@ struct Sums {
 
 }  // namespace
 
-const Scanner neon_scanner{"neon", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>};
+const Scanner neon_scanner{"neon", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
+                             uniform<Line>};
 
 }  // namespace bitrank

@@ -64,6 +64,7 @@ struct Sums {
 
 }  // namespace
 
-const Scanner scalar_scanner{"scalar", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>};
+const Scanner scalar_scanner{"scalar", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
+                             uniform<Line>};
 
 }  // namespace bitrank

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstring>
 #include <limits>
 
 #include "parallel.hpp"
@@ -31,15 +30,11 @@ struct Super {
     std::int64_t segment_row;   // first row of the segment, counted through all
 };
 
-// Blocks whose rows are all equal.
-std::uint64_t uniform_blocks(const std::uint8_t *bounds, std::size_t n_bytes) {
-    std::uint8_t agree[lane_count];
-    std::memset(agree, 255, sizeof agree);
+// Whether all rows of a super-block are equal.
+bool uniform_super(const std::uint8_t *shared, std::size_t n_bytes) {
     for (std::size_t byte = 0; byte < n_bytes; ++byte)
-        for (std::size_t b = 0; b < lane_count; ++b) agree[b] &= bounds[(byte * 2 + 1) * lane_count + b];
-    std::uint64_t out = 0;
-    for (std::size_t b = 0; b < lane_count; ++b) out |= std::uint64_t{agree[b] == 255} << b;
-    return out;
+        if (shared[byte * 2 + 1] != 255) return false;
+    return true;
 }
 
 // One query on its way through the super-blocks.
@@ -105,6 +100,9 @@ private:
         const std::size_t n_here = std::min(lane_count, segment.n_blocks() - first);
         const Tables tables = query_.tables(reach_);
         const std::size_t n_bytes = tables.n_bytes;
+        // Equal codes are common in real data, and sorted by id: the first one speaks for its block or super-block.
+        const std::uint8_t *shared = segment.supers + super.number * 2 * n_bytes;
+        if (uniform_super(shared, n_bytes) && !top_.would_enter(hit(super, first * lane_count, shared, 2))) return;
         const std::uint8_t *bounds = segment.bounds + super.number * n_bytes * 2 * lane_count;
         std::uint64_t live = query_.short_code() ? scanner_.blocks8(bounds, tables) : scanner_.blocks16(bounds, tables);
         if (n_here < lane_count) live &= (std::uint64_t{1} << n_here) - 1;
@@ -112,12 +110,11 @@ private:
             for (std::uint64_t left = live; left; left &= left - 1)
                 if (!segment.wanted[first + std::countr_zero(left)]) live &= ~(left & -left);
         const std::uint8_t *blocks = segment.blocks + first * n_bytes * lane_count;
-        const std::uint64_t uniform = live ? uniform_blocks(bounds, n_bytes) : 0;
+        const std::uint64_t uniform = live ? scanner_.uniform(bounds, n_bytes) : 0;
         std::uint64_t survivors[lane_count];
         // A few blocks at a time, so that the limit they lower serves the next ones.
         for (std::size_t part = 0; part < lane_count; part += 8) {
             std::uint64_t now = live & std::uint64_t{255} << part;
-            // Equal codes are common in real data, and sorted by id: the first one speaks for its block.
             for (std::uint64_t left = now & uniform; left; left &= left - 1) {
                 const std::size_t b = std::countr_zero(left);
                 // Its code is in the bounds: no need to read the block.
@@ -146,8 +143,8 @@ private:
     }
 
     Hit hit(const Super &super, std::size_t row, const std::uint8_t *bytes, std::size_t stride) {
-        return {query_.bound_is_distance() ? query_.row_bound(bytes, stride) : query_.distance(bytes, stride),
-                super.segment->ids[row], super.segment_row + static_cast<std::int64_t>(row)};
+        return {query_.distance(bytes, stride), super.segment->ids[row],
+                super.segment_row + static_cast<std::int64_t>(row)};
     }
 
     Query query_;
