@@ -12,7 +12,8 @@ ROOT = pathlib.Path(bitrank.__file__).parent
 # Each room and the rooms of bitrank that it may import. `_kernel` is the compiled module.
 MAY_IMPORT: dict[str, set[str]] = {
     "progress": set(),
-    "metrics": set(),
+    "ties": set(),
+    "metrics": {"ties"},
     "datasets": set(),
     "codes": {"_kernel"},
     "solvers": {"codes"},

@@ -1,0 +1,52 @@
+"""Data to try things on: 10 000 handwritten digits, stored inside the package.
+
+The demo, the documentation and the tests start from these; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+N_DIGITS = 10_000
+
+_FILE = Path(__file__).with_name("data") / "digits.xz"
+
+
+class Digits(NamedTuple):
+    """Images and their labels, one a row."""
+
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.uint8]
+
+
+def digits() -> Digits:
+    """Ten thousand images of MNIST, one thousand a digit.
+
+    A fixed random sample of its 70 000 images, in their order: the classes are mixed, and any slice is a fair sample.
+    Read from a file of 1.4 MB in about 0.2 s, anew on every call.
+
+    Returns
+    -------
+    images : uint8 array of shape (10000, 28, 28)
+        0 is paper, 255 ink.
+    labels : uint8 array of shape (10000,)
+
+    References
+    ----------
+    Y. LeCun, C. Cortes, C. J. C. Burges: The MNIST database of handwritten digits. Distributed under Creative Commons
+    Attribution-ShareAlike 3.0 (https://creativecommons.org/licenses/by-sa/3.0/), and so is this sample.
+
+    Examples
+    --------
+    >>> images, labels = digits()
+    >>> images.shape, labels[:8]
+    ((10000, 28, 28), array([5, 7, 0, 4, 5, 8, 9, 9], dtype=uint8))
+    """
+    # Labels first, then the images' pixels row by row.
+    raw = np.frombuffer(bytearray(lzma.decompress(_FILE.read_bytes())), np.uint8)
+    return Digits(images=raw[N_DIGITS:].reshape(N_DIGITS, 28, 28), labels=raw[:N_DIGITS])

@@ -1,0 +1,104 @@
+"""The file of a fitted hasher: a plain npz of its class name, parameters and learned arrays.
+
+Beside the path of data: `Hasher.save` writes it, `load_hasher` reads it, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pathlib
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from bitrank.hashing.hasher import Hasher
+
+FORMAT = "bitrank hasher"
+VERSION = 1
+
+
+def write(hasher: Hasher, path: str | os.PathLike[str]) -> None:
+    """Write a fitted hasher at exactly this path, whole or not at all."""
+    params = {name: _plain(name, value) for name, value in hasher.get_params(deep=False).items()}
+    entries = {name: getattr(hasher, name) for name in hasher._learned}
+    if hasattr(hasher, "feature_names_in_"):
+        entries["feature_names_in_"] = hasher.feature_names_in_.astype(str)
+    content = io.BytesIO()
+    np.savez(
+        content, format=FORMAT, version=VERSION, hasher=type(hasher).__name__, params=json.dumps(params), **entries
+    )
+    target = pathlib.Path(path)
+    temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read(path: str | os.PathLike[str], classes: tuple[type[Hasher], ...]) -> Hasher:
+    """Read a hasher of one of these classes, or say in a ValueError what is wrong with the file."""
+    content = pathlib.Path(path).read_bytes()
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            entries = {name: archive[name] for name in archive.files}
+    except Exception as error:  # zipfile and the npy reader raise a dozen kinds of error over damaged bytes
+        raise ValueError(f"{path} must be a file written by save, got one that cannot be read: {error}") from error
+    try:
+        return _build(entries, classes)
+    except ValueError as error:
+        raise ValueError(f"{path} must be a file written by save: {error}") from error
+
+
+def _build(entries: dict[str, Any], classes: tuple[type[Hasher], ...]) -> Hasher:
+    missing = {"format", "version", "hasher", "params"} - entries.keys()
+    if missing or entries["format"].tolist() != FORMAT:
+        raise ValueError(f"expected a {FORMAT}, got entries {sorted(entries)}")
+    if entries["version"].tolist() != VERSION:
+        raise ValueError(f"expected format version {VERSION}, got {entries['version'].tolist()}")
+    by_name = {cls.__name__: cls for cls in classes}
+    name = entries["hasher"].tolist()
+    if not isinstance(name, str) or name not in by_name:
+        raise ValueError(f"expected one of {', '.join(by_name)}, got {name!r}")
+    cls = by_name[name]
+    params = json.loads(str(entries["params"].tolist()))
+    if not isinstance(params, dict) or params.keys() != cls().get_params(deep=False).keys():
+        raise ValueError(f"expected the parameters of {name}, got {params}")
+    hasher = cls(**params)
+    learned = {array: _floats(array, entries) for array in cls._learned}
+    n_features = learned["mean_"].size
+    n_bits = hasher._check_params(n_features)
+    for array, axes in cls._learned.items():
+        shape = tuple({"d": n_features, "k": n_bits}[axis] for axis in axes)
+        if learned[array].shape != shape:
+            raise ValueError(f"expected {array} of shape {shape}, got {learned[array].shape}")
+    if "feature_names_in_" in entries:
+        names = entries["feature_names_in_"]
+        if names.dtype.kind != "U" or names.shape != (n_features,):
+            raise ValueError(f"expected {n_features} feature names, got {names.dtype} of shape {names.shape}")
+        hasher.feature_names_in_ = names.astype(object)
+    hasher.n_features_in_ = n_features
+    hasher._set(learned, n_bits)
+    return hasher
+
+
+def _floats(name: str, entries: dict[str, Any]) -> Any:
+    array = entries.get(name)
+    if array is None or array.size == 0 or array.dtype.newbyteorder("=") != np.float64:
+        raise ValueError(f"expected an array {name} of float64, got {None if array is None else array.dtype}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"expected finite values in {name}, got others")
+    return array.astype(np.float64)
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if name == "random_state" and not isinstance(value, int) else value

@@ -1,0 +1,164 @@
+"""What every hasher shares: validation, `project`, `transform` to packed codes, and saving.
+
+It stands first in the path of data: vectors come in, packed codes go out to the rankers and the index.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from bitrank.codes import Codes, pack
+from bitrank.hashing import files
+
+Floats = npt.NDArray[np.float64]
+
+
+class Hasher(TransformerMixin, BaseEstimator, ABC):
+    """A scikit-learn transformer from vectors to packed binary codes.
+
+    A method of hashing says in `_learn` what it learns and, where it is not linear, in `_project` how it is used.
+
+    Examples
+    --------
+    >>> from bitrank.hashing import SignBits
+    >>> hasher = SignBits().fit([[0.5, 0.25], [0.25, 0.75]])
+    >>> hasher.project([[0.625, 0.25]])
+    array([[ 0.25, -0.25]], dtype=float32)
+    >>> hasher.transform([[0.625, 0.25]])
+    array([[128]], dtype=uint8)
+    """
+
+    # Name of each learned array and its shape: "d" stands for the number of features, "k" for the number of bits.
+    _learned: ClassVar[dict[str, str]] = {"mean_": "d", "components_": "dk"}
+
+    n_bits: int
+    n_bits_: int
+    n_features_in_: int
+    mean_: Floats
+    components_: Floats
+
+    @abstractmethod
+    def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
+        """Learn the arrays of `_learned` from validated vectors."""
+
+    def _project(self, rows: Floats) -> Floats:
+        """Real values of a block of rows, one column a bit."""
+        return (rows - self.mean_) @ self.components_
+
+    def _check_params(self, n_features: int) -> int:
+        """Check the parameters and return the number of bits."""
+        return check_count("n_bits", self.n_bits, 1)
+
+    def fit(self, X: npt.ArrayLike, y: Any = None) -> Self:
+        """Learn the hash functions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            At least two vectors.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        checked = check_array(X, ensure_min_samples=2, estimator=self, input_name="X")
+        n_bits = self._check_params(checked.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            learned = self._learn(checked, n_bits)
+        if not all(np.isfinite(array).all() for array in learned.values()):
+            raise ValueError(
+                f"X must hold values that can be squared and summed, got up to {np.abs(checked).max():.3g}"
+            )
+        # Only now is anything set: a fit that fails leaves the hasher as it was.
+        validate_data(self, X, skip_check_array=True)
+        self._set(learned, n_bits)
+        return self
+
+    def project(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Real values before the sign.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+
+        Returns
+        -------
+        values : float32 array of shape (n, n_bits)
+        """
+        check_is_fitted(self)
+        checked = validate_data(self, X, reset=False)
+        values = np.empty((len(checked), self.n_bits_), np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for rows, block in blocks(checked, self.n_bits_):
+                values[rows] = self._project(block)
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"X must have projections that fit in float32, got values up to {np.abs(checked).max():.3g}"
+            )
+        return values
+
+    def transform(self, X: npt.ArrayLike) -> Codes:
+        """Packed codes: a bit is set where `project` is positive.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+
+        Returns
+        -------
+        codes : uint8 array of shape (n, ceil(n_bits / 8))
+        """
+        return pack(self.project(X) > 0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted hasher to a file, for `load_hasher` to read.
+
+        The file is written at exactly this path, whole or not at all. A `random_state` that is not an int is
+        stored as None: it has done its work.
+
+        Parameters
+        ----------
+        path : path of the file
+        """
+        check_is_fitted(self)
+        if self._check_params(self.n_features_in_) != self.n_bits_:
+            raise ValueError(f"n_bits must be as it was fitted, {self.n_bits_}, got {self.n_bits}: fit again")
+        files.write(self, path)
+
+    def _set(self, learned: dict[str, Floats], n_bits: int) -> None:
+        for name in self._learned:
+            setattr(self, name, learned[name])
+        self.n_bits_ = n_bits
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def check_count(name: str, value: Any, least: int) -> int:
+    """An int parameter that is at least `least`, or a ValueError."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+    return int(value)
+
+
+def blocks(X: npt.NDArray[Any], n_columns: int) -> Iterator[tuple[slice, Floats]]:
+    """Rows of X by blocks, in float64, so that no copy of the whole of X is made.
+
+    Always float64: a vector gets the same code whether it comes as float32, float64 or integers.
+    """
+    size = max(256, 2**20 // max(X.shape[1], n_columns))
+    for start in range(0, len(X), size):
+        rows = slice(start, start + size)
+        yield rows, X[rows].astype(np.float64)

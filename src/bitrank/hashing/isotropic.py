@@ -1,0 +1,74 @@
+"""Isotropic hashing: the rotation of the principal components that gives every bit the same variance.
+
+A hasher, first in the path of data; by lift and projection.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+
+from bitrank.hashing.hasher import Floats, Hasher
+from bitrank.hashing.pca import fit_pca_of_bits, random_rotation
+
+# Variances count as equal when none is further than this from their mean, relatively.
+TOLERANCE = 1e-4
+MAX_ITER = 1000
+
+
+class IsotropicHashing(Hasher):
+    """Isotropic hashing by lift and projection.
+
+    Parameters
+    ----------
+    n_bits : int, default 32
+        At most the number of features, and of training vectors.
+    random_state : int, RandomState or None
+        Seed of the first rotation.
+
+    Attributes
+    ----------
+    mean_ : float array of shape (n_features,)
+    components_ : float array of shape (n_features, n_bits)
+        Orthonormal: the principal components, rotated.
+    n_bits_ : int
+
+    References
+    ----------
+    W. Kong and W.-J. Li, Isotropic hashing, NIPS 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 16)) * np.arange(1, 17)
+    >>> hasher = IsotropicHashing(n_bits=8, random_state=0).fit(X)
+    >>> variances = hasher.project(X).var(axis=0)
+    >>> bool(np.allclose(variances, variances.mean(), rtol=1e-3))
+    True
+    """
+
+    def __init__(self, n_bits: int = 32, *, random_state: Any = None) -> None:
+        self.n_bits = n_bits
+        self.random_state = random_state
+
+    def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
+        pca = fit_pca_of_bits(X, n_bits)
+        start = random_rotation(n_bits, check_random_state(self.random_state))
+        return {"mean_": pca.mean, "components_": pca.components @ lift_and_project(pca.variances, start).T}
+
+
+def lift_and_project(variances: Floats, rotation: Floats) -> Floats:
+    """Orthogonal Q for which the diagonal of Q diag(variances) Qᵀ is constant; `variances` descend."""
+    mean = variances.mean()
+    Z = (rotation * variances) @ rotation.T
+    for _ in range(MAX_ITER):
+        if np.abs(np.diag(Z) - mean).max() <= TOLERANCE * mean:
+            break
+        np.fill_diagonal(Z, mean)
+        # Eigenvalues ascend, so their vectors are turned round to meet the variances; in any other order this diverges.
+        rotation = np.linalg.eigh(Z)[1][:, ::-1]
+        Z = (rotation * variances) @ rotation.T
+    return rotation

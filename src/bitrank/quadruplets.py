@@ -1,0 +1,324 @@
+"""Order and tie constraints as row numbers: drawn from class labels, or read from rank lists, grades and clicks.
+
+A quadruplet is (query, dissimilar, similar, similar), a triplet lacks the last; the learners turn them into
+differences of codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+
+from bitrank.codes import Codes, check_codes, distances
+
+Rows = npt.NDArray[np.int64]
+Strategy = Literal["uniform", "near"]
+
+# With "near", at most this many distinct queries have their neighbours looked up, whatever the size of the draw.
+_MOST_NEAR_QUERIES = 4096
+
+
+def draw_quadruplets(
+    y: npt.ArrayLike,
+    n_quadruplets: int,
+    *,
+    query_y: npt.ArrayLike | None = None,
+    strategy: Strategy = "uniform",
+    codes: Codes | None = None,
+    query_codes: Codes | None = None,
+    n_neighbors: int = 200,
+    random_state: Any = None,
+) -> Rows:
+    """Draw distinct quadruplets from class labels.
+
+    The query's class is drawn with the class frequencies as probabilities, then the query in it, two other rows of
+    the class and one row of another class. Classes too small to draw from are skipped.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Class of each item.
+    n_quadruplets : int
+    query_y : array-like of shape (n_queries,), optional
+        Class of each query, where the queries are other rows than the items. By default items query each other.
+    strategy : {"uniform", "near"}
+        "uniform" draws similar and dissimilar rows from the whole collection, as in the paper; "near" draws them among
+        the `n_neighbors` items nearest to the query by Hamming distance: those that a search has to put in order.
+    codes, query_codes : packed codes, needed for "near"
+    n_neighbors : int
+    random_state : int, RandomState instance or None
+
+    Returns
+    -------
+    quadruplets : int64 array of shape (n_quadruplets, 4)
+        Row numbers (query, dissimilar, similar, similar), no row twice.
+
+    Examples
+    --------
+    >>> y = [0, 0, 0, 1, 1, 1]
+    >>> draw_quadruplets(y, 2, random_state=0).shape
+    (2, 4)
+    """
+    if n_quadruplets < 1:
+        raise ValueError(f"n_quadruplets must be at least 1, got {n_quadruplets}")
+    if strategy not in get_args(Strategy):
+        raise ValueError(f"strategy must be one of {get_args(Strategy)}, got {strategy!r}")
+    classes = _Classes(y, query_y)
+    random = np.random.default_rng(check_random_state(random_state).randint(2**31))
+    if strategy == "uniform":
+        return _distinct(classes.draw, classes.capacity(), n_quadruplets, random)
+    if codes is None or (query_y is not None and query_codes is None):
+        raise ValueError('strategy "near" needs codes, and query_codes where query_y is given')
+    near = _Neighbors(classes, codes, query_codes, n_quadruplets, n_neighbors, random)
+    return _distinct(near.draw, near.capacity(), n_quadruplets, random)
+
+
+class _Classes:
+    """Rows grouped by class, and the paper's draw over them."""
+
+    def __init__(self, y: npt.ArrayLike, query_y: npt.ArrayLike | None) -> None:
+        labels = _check_labels(y, "y")
+        self.separate = query_y is not None
+        query_labels = labels if query_y is None else _check_labels(query_y, "query_y")
+        names, self.item_class = np.unique(labels, return_inverse=True)
+        if len(names) < 2:
+            raise ValueError(f"y must hold at least two classes, got {len(names)}")
+        self.count = np.bincount(self.item_class)
+        self.order = np.argsort(self.item_class, kind="stable")
+        self.start = np.concatenate([[0], np.cumsum(self.count)[:-1]])
+        # place[row]: position of the row inside its class.
+        self.place = np.empty(len(labels), np.int64)
+        self.place[self.order] = np.arange(len(labels)) - np.repeat(self.start, self.count)
+        if query_y is None:
+            self.query_class = self.item_class
+        else:
+            found = np.searchsorted(names, query_labels).clip(max=len(names) - 1)
+            self.query_class = np.where(names[found] == query_labels, found, -1)
+        needed = 2 if self.separate else 3
+        large_enough = np.append(self.count >= needed, False)  # the last answers for class -1: a class without items
+        self.queries = np.flatnonzero(large_enough[self.query_class])
+        if len(self.queries) == 0:
+            raise ValueError(
+                f"no class is large enough to draw from: a quadruplet takes {needed} items of one class, "
+                f"the largest of {len(names)} classes has {self.count.max()}"
+            )
+
+    def capacity(self) -> float:
+        """How many different quadruplets there are."""
+        count = self.count[self.query_class[self.queries]].astype(float)
+        similar = count if self.separate else count - 1
+        return float((similar * (similar - 1) * (len(self.order) - count)).sum())
+
+    def draw(self, n: int, random: np.random.Generator) -> Rows:
+        query = self.queries[random.integers(len(self.queries), size=n)]
+        group = self.query_class[query]
+        start, count = self.start[group], self.count[group]
+        dissimilar = random.integers(len(self.order) - count)
+        dissimilar += np.where(dissimilar >= start, count, 0)
+        if self.separate:
+            first = random.integers(count)
+            second = random.integers(count - 1)
+            second += second >= first
+        else:  # draw among the places that are left, then step over those that are taken
+            own = self.place[query]
+            first = random.integers(count - 1)
+            first += first >= own
+            second = random.integers(count - 2)
+            second += second >= np.minimum(own, first)
+            second += second >= np.maximum(own, first)
+        return np.stack(
+            [query, self.order[dissimilar], self.order[start + first], self.order[start + second]], axis=1
+        )
+
+
+class _Neighbors:
+    """Similar and dissimilar rows among each query's nearest items, and the draw over them."""
+
+    def __init__(
+        self,
+        classes: _Classes,
+        codes: Codes,
+        query_codes: Codes | None,
+        n_quadruplets: int,
+        n_neighbors: int,
+        random: np.random.Generator,
+    ) -> None:
+        codes = check_codes(codes)
+        queries = codes if query_codes is None or not classes.separate else check_codes(query_codes, name="query_codes")
+        if len(codes) != len(classes.item_class) or len(queries) != len(classes.query_class):
+            raise ValueError(
+                f"codes and labels must have the same length, got {len(codes)} codes for {len(classes.item_class)} "
+                f"labels and {len(queries)} query codes for {len(classes.query_class)}"
+            )
+        if n_neighbors < 3:
+            raise ValueError(f"n_neighbors must be at least 3, got {n_neighbors}")
+        wanted = min(len(classes.queries), max(1, n_quadruplets // 5), _MOST_NEAR_QUERIES)
+        chosen = random.permutation(classes.queries)[:wanted]
+        # Similar rows stand first in each query's list, dissimilar ones behind them.
+        kept, lists, n_similar = [], [], []
+        for rows in np.array_split(chosen, max(1, len(chosen) * len(codes) // 10_000_000)):
+            near = _nearest(queries[rows], codes, n_neighbors, None if classes.separate else rows, random)
+            same = classes.item_class[near] == classes.query_class[rows][:, None]
+            order = np.argsort(~same, axis=1, kind="stable")
+            similar = same.sum(axis=1)
+            usable = (similar >= 2) & (similar < near.shape[1])
+            kept.append(rows[usable])
+            lists.append(np.take_along_axis(near, order, axis=1)[usable])
+            n_similar.append(similar[usable])
+        self.query, self.near, self.n_similar = np.concatenate(kept), np.concatenate(lists), np.concatenate(n_similar)
+        if len(self.query) == 0:
+            raise ValueError(
+                f'strategy "near" found no query with two similar and one dissimilar row among its {n_neighbors} '
+                'nearest: raise n_neighbors or use strategy "uniform"'
+            )
+
+    def capacity(self) -> float:
+        similar = self.n_similar.astype(float)
+        return float((similar * (similar - 1) * (self.near.shape[1] - similar)).sum())
+
+    def draw(self, n: int, random: np.random.Generator) -> Rows:
+        row = random.integers(len(self.query), size=n)
+        similar = self.n_similar[row]
+        first = random.integers(similar)
+        second = random.integers(similar - 1)
+        second += second >= first
+        dissimilar = similar + random.integers(self.near.shape[1] - similar)
+        near = self.near[row]
+        each = np.arange(n)
+        return np.stack([self.query[row], near[each, dissimilar], near[each, first], near[each, second]], axis=1)
+
+
+def _nearest(
+    queries: Codes, codes: Codes, n_neighbors: int, own: Rows | None, random: np.random.Generator
+) -> Rows:
+    """Rows of the nearest codes by Hamming distance, ties at the rim in random order, a query's own row left out."""
+    key = distances(queries, codes).astype(np.uint32) << 16
+    key |= random.integers(2**16, size=key.shape, dtype=np.uint32)
+    n_candidates = len(codes)
+    if own is not None:
+        key[np.arange(len(queries)), own] = np.iinfo(np.uint32).max
+        n_candidates -= 1
+    if n_neighbors >= n_candidates:
+        return np.argsort(key, axis=1)[:, :n_candidates].astype(np.int64)
+    return np.argpartition(key, n_neighbors, axis=1)[:, :n_neighbors].astype(np.int64)
+
+
+def _distinct(
+    draw: Callable[[int, np.random.Generator], Rows], capacity: float, n: int, random: np.random.Generator
+) -> Rows:
+    """Draw until there are n different rows."""
+    if n > capacity:
+        raise ValueError(f"{n} different quadruplets were asked for, only {int(capacity)} exist")
+    rows = np.empty((0, 4), np.int64)
+    while len(rows) < n:
+        rows = np.concatenate([rows, draw(n - len(rows) + 16, random)])
+        _, first = np.unique(_fingerprint(rows), return_index=True)
+        rows = rows[np.sort(first)]
+    return rows[:n]
+
+
+def _fingerprint(rows: Rows) -> npt.NDArray[np.uint64]:
+    """One 64-bit number a row; a chance collision costs a redraw and nothing else."""
+    key = np.zeros(len(rows), np.uint64)
+    for column in rows.T.astype(np.uint64):
+        key = (key ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(29)
+    return key
+
+
+def triplets_from_ranking(query: int, ranked: npt.ArrayLike) -> Rows:
+    """Triplets (query, worse, better) from a list of rows that a user has put in order, best first.
+
+    Every row is put above each that stands behind it.
+
+    Examples
+    --------
+    >>> triplets_from_ranking(7, [3, 1, 2])
+    array([[7, 1, 3],
+           [7, 2, 3],
+           [7, 2, 1]])
+    """
+    rows = _check_shown(ranked, "ranked")
+    return triplets_from_grades(query, rows, np.arange(len(rows), 0, -1))
+
+
+def triplets_from_grades(query: int, rows: npt.ArrayLike, grades: npt.ArrayLike) -> Rows:
+    """Triplets (query, worse, better) from graded rows: higher grades first, equal grades left unordered.
+
+    Examples
+    --------
+    >>> triplets_from_grades(0, [5, 6, 7], [2, 0, 2])
+    array([[0, 6, 5],
+           [0, 6, 7]])
+    """
+    rows, grades = _check_shown(rows, "rows"), np.asarray(grades, float)
+    if grades.shape != rows.shape or not np.isfinite(grades).all():
+        raise ValueError(f"grades must be {len(rows)} finite numbers, one a row, got shape {grades.shape}")
+    better, worse = np.nonzero(grades[:, None] > grades[None, :])
+    return np.stack([np.full(len(better), query, np.int64), rows[worse], rows[better]], axis=1)
+
+
+def triplets_from_clicks(query: int, shown: npt.ArrayLike, clicked: npt.ArrayLike) -> Rows:
+    """Triplets (query, skipped, clicked) from one page of results: what was clicked goes above what was not.
+
+    Parameters
+    ----------
+    query : int
+        Row of the query.
+    shown : array-like of int
+        Rows shown, in the order of the page.
+    clicked : array-like of bool
+        For each row shown, whether it was clicked.
+
+    Examples
+    --------
+    >>> triplets_from_clicks(0, [5, 6, 7], [False, True, False])
+    array([[0, 5, 6],
+           [0, 7, 6]])
+    """
+    rows, clicks = _check_shown(shown, "shown"), np.asarray(clicked)
+    if clicks.dtype != np.bool_ or clicks.shape != rows.shape:
+        raise ValueError(
+            f"clicked must be {len(rows)} booleans, one for each row shown, got {clicks.dtype} of shape {clicks.shape}"
+        )
+    return triplets_from_grades(query, rows, clicks)
+
+
+def check_quadruplets(quadruplets: Any, n_items: int, n_queries: int) -> Rows:
+    """Quadruplets or triplets as int64 with every row number in range, or a ValueError that says what came instead."""
+    rows = np.asarray(quadruplets)
+    if rows.ndim != 2 or rows.shape[1] not in (3, 4) or not np.issubdtype(rows.dtype, np.integer):
+        raise ValueError(
+            "quadruplets must be integers of shape (m, 4), or (m, 3) for triplets, "
+            f"got {rows.dtype} of shape {rows.shape}"
+        )
+    if len(rows) == 0:
+        raise ValueError("quadruplets must hold at least one row, got none")
+    for columns, n, what in ((rows[:, :1], n_queries, "query"), (rows[:, 1:], n_items, "item")):
+        if columns.min() < 0 or columns.max() >= n:
+            raise ValueError(
+                f"quadruplets must name {what} rows from 0 to {n - 1}, got {columns.min()} to {columns.max()}"
+            )
+    return rows.astype(np.int64, copy=False)
+
+
+def _check_labels(y: Any, name: str) -> npt.NDArray[Any]:
+    labels = np.asarray(y)
+    if labels.ndim != 1 or len(labels) == 0:
+        raise ValueError(f"{name} must hold one class label a row, got shape {labels.shape}")
+    if np.issubdtype(labels.dtype, np.floating) and not np.isfinite(labels).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return labels
+
+
+def _check_shown(rows: Any, name: str) -> Rows:
+    array = np.asarray(rows)
+    if array.ndim != 1 or (len(array) and not np.issubdtype(array.dtype, np.integer)):
+        raise ValueError(f"{name} must be a list of row numbers, got {array.dtype} of shape {array.shape}")
+    if len(np.unique(array)) != len(array):
+        raise ValueError(f"{name} must name each row once, got one twice")
+    return array.astype(np.int64)

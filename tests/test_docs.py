@@ -1,0 +1,44 @@
+"""What the documentation shows, runs: the Python blocks of every page, and the examples of every docstring."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import bitrank
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = ["bitrank", *sorted(module.name for module in pkgutil.walk_packages(bitrank.__path__, "bitrank."))]
+
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page):
+    """The Python blocks of a page, each preceded by as many empty lines as put errors on the page's own lines."""
+    text = page.read_text(encoding="utf-8")
+    return ["\n" * text.count("\n", 0, match.start(1)) + match[1] for match in BLOCK.finditer(text)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page):
+        exec(compile(block, str(page), "exec"), namespace)
+
+
+def test_blocks_are_found():
+    assert len(blocks(ROOT / "docs" / "metrics.md")) == 4
+    # A fence that is not matched, such as an indented one, would never run.
+    for page in PAGES:
+        assert len(blocks(page)) == page.read_text(encoding="utf-8").count("```python"), page.name
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of_docstrings(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
