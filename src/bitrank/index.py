@@ -13,21 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import _kernel
+from bitrank import storage
 from bitrank.codes import Codes, Weights, check_codes, check_n_bits, check_weights, pack
-from bitrank.segments import (
-    Ids,
-    Order,
-    Segment,
-    bit_order,
-    build,
-    count,
-    flags,
-    n_threads,
-    order_quality,
-    restore,
-    with_flags,
-)
+from bitrank.rows import Rows, check_ids
+from bitrank.segments import Ids, order_quality
 
 # Below this quality of the order for new weights, a sort pays: see docs/search.md for the measurement.
 POOR_ORDER = 0.7
@@ -38,13 +27,6 @@ class Results(NamedTuple):
 
     ids: Ids
     distances: npt.NDArray[np.float32]
-
-
-class _State(NamedTuple):
-    """All that a search reads. It is replaced, never changed."""
-
-    order: Order | None
-    segments: tuple[Segment, ...]
 
 
 class Index:
@@ -88,8 +70,8 @@ class Index:
             raise ValueError(f"n_bits must be from 1 to 65535, got {n_bits}")
         self._n_bits = n_bits if codes is None and n_bits is not None else check_n_bits(check_codes(codes), n_bits)
         self._writing = threading.RLock()
-        self._state = _State(None, ())
-        self._lookups: dict[int, _Lookup] = {}
+        self._rows = Rows(self._n_bits)
+        self._mapped = False
         self._weights = self._one_vector(weights)
         self._sorter: threading.Thread | None = None
         if codes is not None:
@@ -137,10 +119,10 @@ class Index:
         >>> Index(pack([[1, 0], [0, 1]]), ids=[7, 3]).ids
         array([3, 7])
         """
-        return _ids(self._state)
+        return self._rows.ids()
 
     def __len__(self) -> int:
-        return sum(map(count, self._state.segments))
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.ids.tolist())
@@ -168,7 +150,7 @@ class Index:
         """
         codes = check_codes(codes, self._n_bits)
         with self._writing:
-            self._state = self._added(self._state, codes, self._new_ids(self._state, len(codes), ids))
+            self._rows = self._rows.add(codes, self._rows.new_ids(len(codes), ids), self._weights)
 
     def remove(self, ids: npt.ArrayLike) -> None:
         """Remove rows by id; an id that is not there is a ValueError, and nothing is removed.
@@ -182,7 +164,7 @@ class Index:
         [1]
         """
         with self._writing:
-            self._state = self._removed(self._state, _check_ids(ids))
+            self._rows = self._rows.remove(check_ids(ids))
 
     def update(self, ids: npt.ArrayLike, codes: Codes) -> None:
         """Replace the codes of rows that are there, at once for every search.
@@ -196,10 +178,9 @@ class Index:
         array([[0.]], dtype=float32)
         """
         codes = check_codes(codes, self._n_bits)
-        checked = _check_ids(ids, len(codes))
+        checked = check_ids(ids, len(codes))
         with self._writing:
-            state = self._removed(self._state, checked)
-            self._state = self._added(state, codes, self._new_ids(state, len(codes), checked))
+            self._rows = self._rows.remove(checked).add(codes, checked, self._weights)
 
     def search(
         self,
@@ -243,15 +224,15 @@ class Index:
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        state = self._state
-        codes, rows = self._check_queries(queries, weights)
+        rows = self._rows
+        codes, weights = self._check_queries(queries, weights)
         if candidates is None:
-            return Results(*self._nearest(state, codes, rows, k, np.inf, filter, threads)[:2])
+            return Results(*rows.search(codes, weights, k, np.inf, filter, threads)[:2])
         if candidates < 1:
             raise ValueError(f"candidates must be at least 1, got {candidates}")
         plain = np.ones((1, self._n_bits), np.float32)
-        ids, _, found = self._nearest(state, codes, plain, candidates, np.inf, filter, threads)
-        return self._ranked(state, codes, rows, ids, found, k, threads)
+        ids, _, numbers = rows.search(codes, plain, candidates, np.inf, filter, threads)
+        return _nearest(ids, rows.score(codes, weights, numbers, threads), k)
 
     def search_radius(
         self,
@@ -273,12 +254,12 @@ class Index:
         """
         if np.isnan(radius):
             raise ValueError("radius must be a number, got nan")
-        codes, rows = self._check_queries(queries, weights)
+        codes, weights = self._check_queries(queries, weights)
         # Distances are float32: none lies between the radius and the largest float32 within it.
         limit = np.float32(radius)
         if float(limit) > radius:
             limit = np.nextafter(limit, np.float32(-np.inf))
-        return Results(*self._nearest(self._state, codes, rows, 0, float(limit), filter, threads)[:2])
+        return Results(*self._rows.search(codes, weights, 0, float(limit), filter, threads)[:2])
 
     def rerank(
         self,
@@ -306,8 +287,8 @@ class Index:
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        state = self._state
-        codes, rows = self._check_queries(queries, weights)
+        rows = self._rows
+        codes, weights = self._check_queries(queries, weights)
         ids = np.asarray(candidate_ids)
         if ids.ndim != 2 or len(ids) != len(codes) or (ids.size and ids.dtype.kind not in "iu"):
             raise ValueError(
@@ -316,9 +297,9 @@ class Index:
             )
         ids = np.sort(ids.astype(np.int64), axis=1)
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
-        found = np.full(ids.shape, -1, np.int64)
-        found[ids != -1] = self._rows(state, ids[ids != -1])
-        return self._ranked(state, codes, rows, ids, found, k, threads)
+        numbers = np.full(ids.shape, -1, np.int64)
+        numbers[ids != -1] = rows.numbers(ids[ids != -1])
+        return _nearest(ids, rows.score(codes, weights, numbers, threads), k)
 
     def distances(
         self,
@@ -336,10 +317,10 @@ class Index:
         >>> index.distances(pack([[1, 0, 0]]), [1, 0])
         array([[2., 1.]], dtype=float32)
         """
-        state = self._state
-        codes, rows = self._check_queries(queries, weights)
-        found = self._rows(state, _check_ids(ids))
-        return self._scored(state, codes, rows, np.tile(found, (len(codes), 1)), threads)
+        rows = self._rows
+        codes, weights = self._check_queries(queries, weights)
+        numbers = rows.numbers(check_ids(ids))
+        return rows.score(codes, weights, np.tile(numbers, (len(codes), 1)), threads)
 
     def optimize(self) -> None:
         """Sort all rows for the present weights, and drop what was removed. Searches go on meanwhile.
@@ -350,9 +331,9 @@ class Index:
         >>> Index(pack([[1, 0], [0, 1]])).optimize()
         """
         with self._writing:
-            codes, ids = self.export()
-            self._state = self._added(_State(None, ()), codes, ids)
-            self._lookups = {}
+            codes, ids = self._rows.export()
+            self._rows = Rows(self._n_bits).add(codes, ids, self._weights)
+            self._mapped = False
 
     def export(self) -> tuple[Codes, Ids]:
         """All codes, packed as they came, and their ids, in no particular order.
@@ -364,134 +345,54 @@ class Index:
         (array([[ 64],
                [128]], dtype=uint8), array([1, 0]))
         """
-        order, segments = self._state
-        if order is None:
-            return np.empty((0, -(-self._n_bits // 8)), np.uint8), np.empty(0, np.int64)
-        parts = [restore(segment, order, n_threads()) for segment in segments]
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate([codes for codes, _ in parts]), np.concatenate([ids for _, ids in parts])
+        return self._rows.export()
 
-    def _nearest(
-        self,
-        state: _State,
-        codes: Codes,
-        weights: Weights,
-        k: int,
-        radius: float,
-        filter: npt.ArrayLike | None,  # noqa: A002
-        threads: int | None,
-    ) -> tuple[Ids, npt.NDArray[np.float32], Ids]:
-        segments = state.segments if filter is None else self._filtered(state, filter)
-        order = np.arange(self._n_bits, dtype=np.uint16) if state.order is None else state.order
-        path = os.environ.get("BITRANK_KERNEL", "")
-        found = _kernel.search(codes, weights, order, list(segments), k, radius, n_threads(threads), path)
-        return found[0].view(np.int64), found[1], found[2].view(np.int64)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the index to a folder; one that is there stays whole until the new one is complete.
 
-    def _scored(
-        self, state: _State, codes: Codes, weights: Weights, rows: Ids, threads: int | None
-    ) -> npt.NDArray[np.float32]:
-        out = np.full(rows.shape, np.inf, np.float32)
-        if state.order is not None:
-            _kernel.score(codes, weights, state.order, list(state.segments), rows, out, n_threads(threads))
-        return out
+        Examples
+        --------
+        >>> from bitrank.codes import pack
+        >>> Index(pack([[1, 0], [0, 1]])).save("patches.index")
+        >>> len(Index.load("patches.index"))
+        2
+        """
+        storage.save(path, self._rows, self._weights)
 
-    def _ranked(
-        self, state: _State, codes: Codes, weights: Weights, ids: Ids, rows: Ids, k: int, threads: int | None
-    ) -> Results:
-        distances = self._scored(state, codes, weights, np.ascontiguousarray(rows), threads)
-        # Padding comes last: a row's distance may be inf as well.
-        best = np.lexsort((ids, distances, rows < 0), axis=1)[:, :k]
-        out = Results(np.full((len(codes), k), -1, np.int64), np.full((len(codes), k), np.inf, np.float32))
-        width = best.shape[1]
-        out.ids[:, :width] = np.where(np.take_along_axis(rows, best, 1) < 0, -1, np.take_along_axis(ids, best, 1))
-        out.distances[:, :width] = np.take_along_axis(distances, best, 1)
-        return out
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], mmap: bool = True) -> Index:
+        """Open an index that `save` wrote.
 
-    def _filtered(self, state: _State, filter: npt.ArrayLike) -> tuple[Segment, ...]:  # noqa: A002
-        array = np.asarray(filter)
-        if array.dtype == np.bool_:
-            n = sum(map(count, state.segments))
-            if array.shape != (n,):
-                raise ValueError(f"a filter mask must have one value for each of the {n} rows, got {array.shape}")
-            if all(segment.wanted is None and segment.ids.max() < n for segment in state.segments):
-                return tuple(with_flags(segment, array[segment.ids]) for segment in state.segments)
-            array = _ids(state)[array]
-        rows = self._rows(state, _check_ids(array))
-        out, start = [], 0
-        for segment in state.segments:
-            there = np.zeros(len(segment.ids), bool)
-            there[rows[(rows >= start) & (rows < start + len(there))] - start] = True
-            out.append(with_flags(segment, there))
-            start += len(there)
-        return tuple(out)
+        Parameters
+        ----------
+        path : str or path
+        mmap : bool
+            Leave the arrays in their files, mapped into memory; or read them. A mapped index is only sorted anew
+            when `optimize` is called, since that brings it into memory.
 
-    def _rows(self, state: _State, ids: Ids) -> Ids:
-        """Row numbers, counted through all segments, of ids that must be there."""
-        out = np.full(len(ids), -1, np.int64)
-        start = 0
-        for segment in state.segments:
-            key = id(segment.ids)
-            lookup = self._lookups.get(key)
-            if lookup is None or lookup.ids is not segment.ids:
-                lookup = self._lookups[key] = _Lookup(segment.ids)
-            rows = lookup.rows(ids)
-            if segment.wanted is not None:
-                rows[~flags(segment)[rows]] = -1
-            out[rows >= 0] = start + rows[rows >= 0]
-            start += len(segment.ids)
-        if (out < 0).any():
-            raise ValueError(f"ids must be in the index, got {ids[out < 0][0]}, which is not")
-        return out
+        Raises
+        ------
+        IndexFormatError
+            When a file is missing, damaged, or of a format that this version does not know.
 
-    def _new_ids(self, state: _State, n: int, ids: npt.ArrayLike | None) -> Ids:
-        largest = max((int(segment.ids.max()) for segment in state.segments), default=-1)
-        if ids is None:
-            return np.arange(largest + 1, largest + 1 + n)
-        array = _check_ids(ids, n)
-        if n and int(array.min()) <= largest:
-            taken = np.intersect1d(array, _ids(state))
-            if len(taken):
-                raise ValueError(f"ids must be new, got {taken[0]}, which is in the index")
-        return array
-
-    def _added(self, state: _State, codes: Codes, ids: Ids) -> _State:
-        """The state with more rows. Segments up to twice as long as the new one are merged into it."""
-        order, segments = state
-        segments = tuple(segment for segment in segments if count(segment))
-        parts = [(codes, ids)] if len(ids) else []
-        while order is not None and segments and len(segments[-1].ids) <= 2 * sum(len(i) for _, i in parts):
-            parts.append(restore(segments[-1], order, n_threads()))
-            segments = segments[:-1]
-        if not parts:
-            return _State(order, segments)
-        if len(parts) > 1:
-            codes, ids = np.concatenate([c for c, _ in parts]), np.concatenate([i for _, i in parts])
-        if order is None or not segments:
-            order = bit_order(codes, self._n_bits, self._weights)
-        return _State(order, (*segments, build(codes, ids, order, n_threads())))
-
-    def _removed(self, state: _State, ids: Ids) -> _State:
-        rows = self._rows(state, ids)
-        out, start = [], 0
-        for segment in state.segments:
-            mine = rows[(rows >= start) & (rows < start + len(segment.ids))] - start
-            start += len(segment.ids)
-            if len(mine):
-                there = flags(segment).copy()
-                there[mine] = False
-                segment = with_flags(segment, there)  # noqa: PLW2901
-            out.append(segment)
-        return _State(state.order, tuple(out))
+        Examples
+        --------
+        >>> from bitrank.codes import pack
+        >>> Index(pack([[1, 0], [0, 1]]), weights=[3, 1, 0, 0, 0, 0, 0, 0]).save("patches.index")
+        >>> Index.load("patches.index").search(pack([[1, 1]]), k=1).distances
+        array([[1.]], dtype=float32)
+        """
+        rows, weights = storage.load(path, mmap)
+        index = cls(n_bits=rows.n_bits)
+        index._rows, index._weights, index._mapped = rows, weights, mmap
+        return index
 
     def _sort_if_poor(self) -> None:
-        order, segments = self._state
-        weights = self._weights
-        if order is None or weights is None or (self._sorter is not None and self._sorter.is_alive()):
+        rows, weights = self._rows, self._weights
+        if weights is None or self._mapped or (self._sorter is not None and self._sorter.is_alive()):
             return
-        n = sum(len(segment.ids) for segment in segments)
-        if order_quality(order, weights, n) < POOR_ORDER:
-            self._sorter = threading.Thread(target=self.optimize, name="bitrank-sort", daemon=True)
+        if rows.segments and order_quality(rows.order, weights, len(rows)) < POOR_ORDER:
+            self._sorter = threading.Thread(target=self.optimize, name="bitrank-sort")
             self._sorter.start()
 
     def _check_queries(self, queries: Any, weights: npt.ArrayLike | None) -> tuple[Codes, Weights]:
@@ -524,47 +425,10 @@ class Index:
         return array
 
 
-class _Lookup:
-    """Rows of a segment by id; four bytes a row, made when first needed."""
-
-    def __init__(self, ids: Ids) -> None:
-        self.ids = ids
-        self._dense = bool(len(ids)) and int(ids.max()) == len(ids) - 1
-        if self._dense:
-            self._order = np.empty(len(ids), np.uint32)
-            self._order[ids] = np.arange(len(ids), dtype=np.uint32)
-        else:
-            self._order = np.argsort(ids).astype(np.uint32)
-
-    def rows(self, wanted: Ids) -> Ids:
-        """Row of each id, or -1."""
-        n = len(self.ids)
-        if self._dense:
-            inside = (wanted >= 0) & (wanted < n)
-            return np.where(inside, self._order[np.where(inside, wanted, 0)].astype(np.int64), -1)
-        at = np.searchsorted(self.ids, wanted, sorter=self._order)
-        rows = self._order[np.minimum(at, n - 1)].astype(np.int64)
-        return np.where(self.ids[rows] == wanted, rows, -1)
-
-
-def _ids(state: _State) -> Ids:
-    parts = [s.ids if s.wanted is None else s.ids[flags(s)] for s in state.segments]
-    return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
-
-
-def _check_ids(ids: npt.ArrayLike, n: int | None = None) -> Ids:
-    """Ids as an int64 vector, unique and not negative, or a ValueError that says what came instead."""
-    array = np.asarray(ids)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"ids must be a vector of ints, got {array.dtype} of shape {array.shape}")
-    if n is not None and len(array) != n:
-        raise ValueError(f"ids must have one value for each of the {n} codes, got {len(array)}")
-    if array.size and (array.min() < 0 or array.max() > np.iinfo(np.int64).max):
-        raise ValueError(f"ids must be from 0 to 2**63 - 1, got {array.min()} to {array.max()}")
-    array = array.astype(np.int64)
-    if len(array) > 1 and not (np.diff(array) > 0).all():
-        ordered = np.sort(array)
-        repeated = ordered[1:][np.diff(ordered) == 0]
-        if len(repeated):
-            raise ValueError(f"ids must be unique, got {repeated[0]} more than once")
-    return array
+def _nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
+    """The k best of scored candidates, of which those with id -1 are none."""
+    best = np.lexsort((ids, distances, ids < 0), axis=1)[:, :k]
+    out = Results(np.full((len(ids), k), -1, np.int64), np.full((len(ids), k), np.inf, np.float32))
+    out.ids[:, : best.shape[1]] = np.take_along_axis(ids, best, 1)
+    out.distances[:, : best.shape[1]] = np.take_along_axis(distances, best, 1)
+    return out

@@ -89,18 +89,20 @@ def restore(segment: Segment, order: Order, threads: int) -> tuple[Codes, Ids]:
 
 def flags(segment: Segment) -> npt.NDArray[np.bool_]:
     """Whether each row is there."""
-    if segment.wanted is None:
-        return np.ones(len(segment.ids), bool)
-    bits = np.unpackbits(segment.wanted.astype("<u8").view(np.uint8), bitorder="little", count=len(segment.ids))
+    words = np.full(len(segment.blocks), ~np.uint64(0)) if segment.wanted is None else segment.wanted
+    bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little", count=len(segment.ids))
     return bits.view(np.bool_)
 
 
-def with_flags(segment: Segment, there: npt.NDArray[np.bool_]) -> Segment:
-    """The same segment with only these rows."""
-    words = np.zeros(len(segment.blocks) * 8, np.uint8)
-    packed = np.packbits(there, bitorder="little")
-    words[: len(packed)] = packed
-    return segment._replace(wanted=words.view("<u8").astype(np.uint64))
+def words(segment: Segment, there: npt.NDArray[np.bool_] | Ids) -> npt.NDArray[np.uint64]:
+    """One bit a row, as the kernel takes them, of flags or of row numbers."""
+    if there.dtype == np.bool_:
+        padded = np.zeros(len(segment.blocks) * LANES, bool)
+        padded[: len(there)] = there
+        return np.packbits(padded, bitorder="little").view("<u8").astype(np.uint64)
+    out = np.zeros(len(segment.blocks), np.uint64)
+    np.bitwise_or.at(out, there // LANES, np.uint64(1) << (there % LANES).astype(np.uint64))
+    return out
 
 
 def count(segment: Segment) -> int:

@@ -190,6 +190,6 @@ NB_MODULE(_kernel, module) {
     module.def("build", &build, "codes"_a, "rows"_a, "order"_a, "blocks"_a.noconvert(), "bounds"_a.noconvert(),
                "supers"_a.noconvert(), "threads"_a);
     module.def("restore", &restore, "blocks"_a, "order"_a, "codes"_a.noconvert(), "threads"_a);
-    module.def("checksum", &checksum, "bytes"_a);
+    module.def("checksum", &checksum, "data"_a);
     module.def("kernel_paths", &bitrank::scanner_names);
 }
