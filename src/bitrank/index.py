@@ -335,6 +335,21 @@ class Index:
             self._rows = Rows(self._n_bits).add(codes, ids, self._weights)
             self._mapped = False
 
+    def order_quality(self) -> float:
+        """How well the present order of the rows suits the weights, from 0 to 1; below 0.7 a new sort pays.
+
+        It is the weight in the bits that the sort settles, as a share of what the best order would settle.
+
+        Examples
+        --------
+        >>> from bitrank.codes import pack
+        >>> Index(pack([[1, 0], [0, 1]])).order_quality()
+        1.0
+        """
+        if self._weights is None or not len(self):
+            return 1.0
+        return order_quality(self._rows.order, self._weights, len(self))
+
     def export(self) -> tuple[Codes, Ids]:
         """All codes, packed as they came, and their ids, in no particular order.
 
@@ -388,10 +403,8 @@ class Index:
         return index
 
     def _sort_if_poor(self) -> None:
-        rows, weights = self._rows, self._weights
-        if weights is None or self._mapped or (self._sorter is not None and self._sorter.is_alive()):
-            return
-        if rows.segments and order_quality(rows.order, weights, len(rows)) < POOR_ORDER:
+        busy = self._sorter is not None and self._sorter.is_alive()
+        if not busy and not self._mapped and self.order_quality() < POOR_ORDER:
             self._sorter = threading.Thread(target=self.optimize, name="bitrank-sort")
             self._sorter.start()
 
