@@ -35,9 +35,11 @@ def add_parser(commands: Any) -> None:
     build.set_defaults(run=_build)
 
     info = inner.add_parser("info", help="say what is in an index")
+    info.add_argument("index", type=Path, help="folder of the index")
     info.set_defaults(run=_info)
 
     search = inner.add_parser("search", help="search an index")
+    search.add_argument("index", type=Path, help="folder of the index")
     search.add_argument("queries", type=Path, help=".npy of packed codes, or of reals")
     search.add_argument("-k", type=int, default=10, help="rows to find for each query (default: %(default)s)")
     search.add_argument("--candidates", type=int, help="rank only so many, the nearest by plain Hamming distance")
@@ -45,12 +47,11 @@ def add_parser(commands: Any) -> None:
     search.set_defaults(run=_search)
 
     optimize = inner.add_parser("optimize", help="sort an index for its weights, and drop what was removed")
+    optimize.add_argument("index", type=Path, help="folder of the index")
     optimize.set_defaults(run=_optimize)
 
     for command in (build, search, optimize):
         command.add_argument("--weights", type=Path, help=".npy of weights, one a bit")
-    for command in (info, search, optimize):
-        command.add_argument("index", type=Path, help="folder of the index")
     for command in (build, info, search, optimize):
         command.add_argument("--json", action="store_true", help="print JSON, for machines")
 

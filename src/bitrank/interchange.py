@@ -161,7 +161,8 @@ def _codes_of(arrow: Any, values: Any, column: str) -> Codes:
     width = len(values[0].as_py())
     if len(flat) != len(values) * width or {len(value) for value in values} != {width}:
         raise ValueError(f"codes of the column {column!r} must have one length, got others than {width}")
-    return flat.reshape(len(values), width)
+    codes: Codes = flat.reshape(len(values), width)
+    return codes
 
 
 def _by_id(index: Index) -> tuple[Codes, Ids]:

@@ -25,6 +25,7 @@ class Rows:
         self.order = np.arange(n_bits, dtype=np.uint16) if order is None else order
         self.segments = segments
         self._lookups: dict[int, _Lookup] = {}
+        self._largest: int | None = None
 
     def __len__(self) -> int:
         return sum(map(count, self.segments))
@@ -33,6 +34,14 @@ class Rows:
         """All ids, ascending."""
         parts = [s.ids if s.wanted is None else s.ids[flags(s)] for s in self.segments]
         return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+    @property
+    def largest(self) -> int:
+        """The largest id, or -1."""
+        if self._largest is None:
+            there = [s.ids if s.wanted is None else s.ids[flags(s)] for s in self.segments]
+            self._largest = max((int(ids.max(initial=-1)) for ids in there), default=-1)
+        return self._largest
 
     def export(self) -> tuple[Codes, Ids]:
         """All codes as they came, and their ids, in the order of memory."""
@@ -45,11 +54,10 @@ class Rows:
 
     def new_ids(self, n: int, ids: npt.ArrayLike | None) -> Ids:
         """Ids for n more rows: those given, if none is taken, or those after the largest."""
-        largest = max((int(segment.ids.max()) for segment in self.segments), default=-1)
         if ids is None:
-            return np.arange(largest + 1, largest + 1 + n)
+            return np.arange(self.largest + 1, self.largest + 1 + n)
         array = check_ids(ids, n)
-        if n and int(array.min()) <= largest:
+        if n and int(array.min()) <= self.largest:
             taken = np.intersect1d(array, self.ids())
             if len(taken):
                 raise ValueError(f"ids must be new, got {taken[0]}, which is in the index")
@@ -61,6 +69,7 @@ class Rows:
         So a row is moved about log2(n) times in its life, and a search meets about as many segments. When all merge
         into one, it is sorted for the weights.
         """
+        largest = max(self.largest, int(ids.max(initial=-1)))
         segments = [segment for segment in self.segments if count(segment)]
         parts = [(codes, ids)] if len(ids) else []
         while segments and len(segments[-1].ids) <= 2 * sum(len(i) for _, i in parts):
@@ -72,7 +81,9 @@ class Rows:
             if not segments:
                 order = bit_order(codes, self.n_bits, weights)
             segments.append(build(codes, ids, order, n_threads()))
-        return self._with(order, segments)
+        out = self._with(order, segments)
+        out._largest = largest
+        return out
 
     def remove(self, ids: Ids) -> Rows:
         """Without these ids, all of which must be there."""
@@ -107,7 +118,7 @@ class Rows:
             n = len(self)
             if array.shape != (n,):
                 raise ValueError(f"a filter mask must have one value for each of the {n} rows, got shape {array.shape}")
-            if all(segment.wanted is None and segment.ids.max() < n for segment in self.segments):
+            if all(segment.wanted is None and self.largest < n for segment in self.segments):
                 return tuple(s._replace(wanted=words(s, array[s.ids])) for s in self.segments)
             array = self.ids()[array]
         elif array.ndim == 1:
