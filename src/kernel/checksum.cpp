@@ -22,7 +22,7 @@ std::uint64_t checksum(const std::uint8_t *bytes, std::size_t n) {
         for (std::size_t i = 0; i < n_sums; ++i) sums[i] = next(sums[i], words[i]);
     }
     std::memset(words, 0, sizeof words);
-    std::memcpy(words, bytes + at, n - at);
+    if (at < n) std::memcpy(words, bytes + at, n - at);
     for (std::size_t i = 0; i < n_sums; ++i) sums[i] = next(sums[i], words[i]);
     std::uint64_t out = next(start, n);
     for (const std::uint64_t sum : sums) out = next(out, sum);
