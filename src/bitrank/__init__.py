@@ -2,8 +2,20 @@
 
 from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing
 from bitrank.index import Index
+from bitrank.ranking_svm import RankingSVM
 from bitrank.storage import IndexFormatError
+from bitrank.whrank import WhRank
 
-__all__ = ["ITQ", "LSH", "Index", "IndexFormatError", "IsotropicHashing", "SignBits", "SpectralHashing"]
+__all__ = [
+    "ITQ",
+    "LSH",
+    "Index",
+    "IndexFormatError",
+    "IsotropicHashing",
+    "RankingSVM",
+    "SignBits",
+    "SpectralHashing",
+    "WhRank",
+]
 
 __version__ = "0.1.0"

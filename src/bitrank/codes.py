@@ -200,12 +200,22 @@ def check_codes(codes: Any, n_bits: int | None = None, name: str = "codes") -> C
     return np.ascontiguousarray(array)
 
 
-def check_n_bits(codes: Codes, n_bits: int | None) -> int:
-    """Number of bits of packed codes: as given, or eight a byte."""
-    if n_bits is None:
-        return 8 * int(codes.shape[1])
-    check_codes(codes, n_bits)
-    return n_bits
+def check_n_bits(codes: Any, n_bits: int | None) -> tuple[Codes, int]:
+    """Codes, checked, and their number of bits: as given, or eight a byte."""
+    codes = check_codes(codes, n_bits)
+    if len(codes) == 0:
+        raise ValueError("codes must hold at least one row, got none")
+    return codes, 8 * codes.shape[1] if n_bits is None else n_bits
+
+
+def check_labels(y: Any, n: int) -> npt.NDArray[Any]:
+    """Class labels, one for each of n codes, or a ValueError that says what came instead."""
+    labels = np.asarray(y)
+    if labels.shape != (n,):
+        raise ValueError(f"y must hold one label for each of the {n} codes, got shape {labels.shape}")
+    if np.issubdtype(labels.dtype, np.floating) and not np.isfinite(labels).all():
+        raise ValueError("y must be finite, got NaN or infinity")
+    return labels
 
 
 def check_weights(
@@ -225,6 +235,16 @@ def check_weights(
         raise ValueError(f"weights must have one row for each of the {n_queries} queries, got {len(array)}")
     if not np.isfinite(array).all() or (array < 0).any():
         raise ValueError("weights must be finite and not negative")
+    return array
+
+
+def check_magnitudes(magnitudes: Any, n_queries: int, n_bits: int) -> Weights:
+    """Magnitudes of float queries as float32, one row a query, or a ValueError that says what came instead."""
+    array = np.asarray(magnitudes, dtype=np.float32)
+    if array.shape != (n_queries, n_bits):
+        raise ValueError(f"magnitudes must have shape {(n_queries, n_bits)}, one row a query, got {array.shape}")
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise ValueError("magnitudes must be finite and not negative: absolute values before the sign")
     return array
 
 

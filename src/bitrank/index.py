@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import storage
-from bitrank.codes import Codes, Weights, check_codes, check_n_bits, check_weights, pack
+from bitrank.codes import Codes, Weights, check_codes, check_weights, pack
 from bitrank.rows import Rows, check_ids
 from bitrank.segments import Ids, order_quality
 
@@ -68,7 +68,7 @@ class Index:
             raise ValueError("ids were given without codes")
         if n_bits is not None and not 0 < n_bits < 1 << 16:
             raise ValueError(f"n_bits must be from 1 to 65535, got {n_bits}")
-        self._n_bits = n_bits if codes is None and n_bits is not None else check_n_bits(check_codes(codes), n_bits)
+        self._n_bits = n_bits if n_bits is not None else 8 * int(check_codes(codes).shape[1])
         self._writing = threading.RLock()
         self._rows = Rows(self._n_bits)
         self._mapped = False

@@ -30,7 +30,7 @@ def draw_quadruplets(
     strategy: Strategy = "uniform",
     codes: Codes | None = None,
     query_codes: Codes | None = None,
-    n_neighbors: int = 200,
+    n_neighbors: float | None = None,
     random_state: Any = None,
 ) -> Rows:
     """Draw distinct quadruplets from class labels.
@@ -43,13 +43,15 @@ def draw_quadruplets(
     y : array-like of shape (n,)
         Class of each item.
     n_quadruplets : int
+        Where fewer different ones exist, all of them are drawn.
     query_y : array-like of shape (n_queries,), optional
         Class of each query, where the queries are other rows than the items. By default items query each other.
     strategy : {"uniform", "near"}
         "uniform" draws similar and dissimilar rows from the whole collection, as in the paper; "near" draws them among
         the `n_neighbors` items nearest to the query by Hamming distance: those that a search has to put in order.
     codes, query_codes : packed codes, needed for "near"
-    n_neighbors : int
+    n_neighbors : int, or float below 1, optional
+        How many items are near; a float is a share of the collection. 200 by default.
     random_state : int, RandomState instance or None
 
     Returns
@@ -130,9 +132,7 @@ class _Classes:
             second = random.integers(count - 2)
             second += second >= np.minimum(own, first)
             second += second >= np.maximum(own, first)
-        return np.stack(
-            [query, self.order[dissimilar], self.order[start + first], self.order[start + second]], axis=1
-        )
+        return np.stack([query, self.order[dissimilar], self.order[start + first], self.order[start + second]], axis=1)
 
 
 class _Neighbors:
@@ -144,7 +144,7 @@ class _Neighbors:
         codes: Codes,
         query_codes: Codes | None,
         n_quadruplets: int,
-        n_neighbors: int,
+        n_neighbors: float | None,
         random: np.random.Generator,
     ) -> None:
         codes = check_codes(codes)
@@ -154,14 +154,17 @@ class _Neighbors:
                 f"codes and labels must have the same length, got {len(codes)} codes for {len(classes.item_class)} "
                 f"labels and {len(queries)} query codes for {len(classes.query_class)}"
             )
-        if n_neighbors < 3:
-            raise ValueError(f"n_neighbors must be at least 3, got {n_neighbors}")
+        if n_neighbors is None:
+            n_neighbors = 200
+        n_near = max(3, round(n_neighbors * len(codes))) if 0 < n_neighbors < 1 else int(n_neighbors)
+        if n_near < 3 or (n_neighbors > 1 and n_near != n_neighbors):
+            raise ValueError(f"n_neighbors must be an integer from 3 on or a share between 0 and 1, got {n_neighbors}")
         wanted = min(len(classes.queries), max(1, n_quadruplets // 5), _MOST_NEAR_QUERIES)
         chosen = random.permutation(classes.queries)[:wanted]
         # Similar rows stand first in each query's list, dissimilar ones behind them.
         kept, lists, n_similar = [], [], []
         for rows in np.array_split(chosen, max(1, len(chosen) * len(codes) // 10_000_000)):
-            near = _nearest(queries[rows], codes, n_neighbors, None if classes.separate else rows, random)
+            near = _nearest(queries[rows], codes, n_near, None if classes.separate else rows, random)
             same = classes.item_class[near] == classes.query_class[rows][:, None]
             order = np.argsort(~same, axis=1, kind="stable")
             similar = same.sum(axis=1)
@@ -172,7 +175,7 @@ class _Neighbors:
         self.query, self.near, self.n_similar = np.concatenate(kept), np.concatenate(lists), np.concatenate(n_similar)
         if len(self.query) == 0:
             raise ValueError(
-                f'strategy "near" found no query with two similar and one dissimilar row among its {n_neighbors} '
+                f'strategy "near" found no query with two similar and one dissimilar row among its {n_near} '
                 'nearest: raise n_neighbors or use strategy "uniform"'
             )
 
@@ -192,9 +195,7 @@ class _Neighbors:
         return np.stack([self.query[row], near[each, dissimilar], near[each, first], near[each, second]], axis=1)
 
 
-def _nearest(
-    queries: Codes, codes: Codes, n_neighbors: int, own: Rows | None, random: np.random.Generator
-) -> Rows:
+def _nearest(queries: Codes, codes: Codes, n_neighbors: int, own: Rows | None, random: np.random.Generator) -> Rows:
     """Rows of the nearest codes by Hamming distance, ties at the rim in random order, a query's own row left out."""
     key = distances(queries, codes).astype(np.uint32) << 16
     key |= random.integers(2**16, size=key.shape, dtype=np.uint32)
@@ -210,9 +211,8 @@ def _nearest(
 def _distinct(
     draw: Callable[[int, np.random.Generator], Rows], capacity: float, n: int, random: np.random.Generator
 ) -> Rows:
-    """Draw until there are n different rows."""
-    if n > capacity:
-        raise ValueError(f"{n} different quadruplets were asked for, only {int(capacity)} exist")
+    """Draw until there are n different rows, or all that exist."""
+    n = int(min(n, capacity))
     rows = np.empty((0, 4), np.int64)
     while len(rows) < n:
         rows = np.concatenate([rows, draw(n - len(rows) + 16, random)])

@@ -17,11 +17,11 @@ dual variables gives the dual point u = max(0, w − ∇J(w)), and the duality g
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve
 
 from bitrank.codes import Codes
 
@@ -68,10 +68,15 @@ class Constraints:
         magnitudes: npt.NDArray[np.float32] | None = None,
     ) -> None:
         query = queries[quadruplets[:, 0]]
+        scale: npt.NDArray[np.floating[Any]] | None = None
+        if magnitudes is not None:
+            # A query's magnitudes are scaled to mean 1, so that a margin of 1 means as much for every query.
+            mean = magnitudes.mean(axis=1, keepdims=True)
+            scale = magnitudes / np.where(mean > 0, mean, 1)
         self.n_bits = n_bits
         self.n_rows = len(quadruplets)
         self._differences = [query ^ items[column] for column in quadruplets.T[1:]]
-        self._magnitudes = magnitudes
+        self._magnitudes = scale
         self._query_rows = quadruplets[:, 0] if magnitudes is not None else None
         self._dense = None
         if self.n_rows * n_bits * 8 <= _DENSE_BYTES:
@@ -108,6 +113,7 @@ class Constraints:
         """D w: how much farther the dissimilar item is than the similar one."""
         return np.concatenate([rows @ weights for _, rows in self.order_blocks()])
 
+    @cached_property
     def tie_gram(self) -> Array:
         """TᵀT of equation (2), all that the tie rows contribute to the objective."""
         gram = np.zeros((self.n_bits, self.n_bits))
@@ -128,17 +134,11 @@ class Objective:
         C_ξ and C_γ.
     prior : array of shape (n_bits,)
         w₀.
-    tie_gram : array, optional
-        `constraints.tie_gram()`, where it is at hand already.
     """
 
-    def __init__(
-        self, constraints: Constraints, c_order: float, c_tie: float, prior: Array, tie_gram: Array | None = None
-    ) -> None:
+    def __init__(self, constraints: Constraints, c_order: float, c_tie: float, prior: Array) -> None:
         self.constraints, self.c_order, self.c_tie, self.prior = constraints, c_order, c_tie, prior
-        if tie_gram is None:
-            tie_gram = constraints.tie_gram() if c_tie > 0 else np.zeros((len(prior), len(prior)))
-        self.tie_gram = tie_gram
+        self.tie_gram = constraints.tie_gram if c_tie > 0 else np.zeros((len(prior), len(prior)))
 
     def value(self, weights: Array, margins: Array) -> float:
         """J(w), the margins D w being known."""
@@ -177,19 +177,17 @@ class Solver(Protocol):
 
     def __call__(
         self, objective: Objective, start: Array | None = None, *, tol: float = ..., max_iter: int = ...
-    ) -> Solution: ...
+    ) -> Solution:
+        """Minimise the objective, starting from given weights or from the prior."""
+        ...
 
 
 def duality_gap(weights: Array, gradient: Array) -> float:
     """Equation (5)."""
-    return float(
-        np.where(gradient <= weights, 0.5 * gradient**2, weights * gradient - 0.5 * weights**2).sum()
-    )
+    return float(np.where(gradient <= weights, 0.5 * gradient**2, weights * gradient - 0.5 * weights**2).sum())
 
 
-def exact(
-    objective: Objective, start: Array | None = None, *, tol: float = 1e-10, max_iter: int = 200
-) -> Solution:
+def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-10, max_iter: int = 200) -> Solution:
     """Newton's method on the pieces of (3): each step solves one K×K quadratic programme under w ≥ 0.
 
     It ends when the gap is at most `tol` times the objective, usually after four to eight steps.
@@ -210,9 +208,7 @@ def exact(
         step = 1.0
         while new_value > value + 1e-4 * step * slope and step > 1e-10:
             step *= 0.5
-            new_value = objective.value(
-                weights + step * (target - weights), margins + step * (new_margins - margins)
-            )
+            new_value = objective.value(weights + step * (target - weights), margins + step * (new_margins - margins))
         if new_value >= value:
             break  # as far as floating point goes
         if step < 1.0:
@@ -233,8 +229,7 @@ def _non_negative_minimum(hessian: Array, linear: Array, start: Array) -> Array:
     while True:
         solution = np.zeros_like(linear)
         if support.any():
-            factor = cho_factor(hessian[np.ix_(support, support)], check_finite=False)
-            solution[support] = cho_solve(factor, linear[support], check_finite=False)
+            solution[support] = np.linalg.solve(hessian[np.ix_(support, support)], linear[support])
         dual = hessian @ solution - linear
         scale = 1e-12 * (np.abs(linear) + 1.0)
         wrong = np.where(support, solution < 0, dual < -scale)
@@ -252,9 +247,7 @@ def _non_negative_minimum(hessian: Array, linear: Array, start: Array) -> Array:
             support ^= wrong
 
 
-def pgd(
-    objective: Objective, start: Array | None = None, *, tol: float = 1e-6, max_iter: int = 20_000
-) -> Solution:
+def pgd(objective: Objective, start: Array | None = None, *, tol: float = 1e-6, max_iter: int = 20_000) -> Solution:
     """Projected gradient, w ← max(0, w − η∇J), with spectral step lengths and a non-monotone line search."""
     weights = _feasible(objective, start)
     value, gradient = objective.value_and_gradient(weights)
@@ -281,9 +274,7 @@ def pgd(
     return Solution(weights, value, gap, n_iter)
 
 
-def egd(
-    objective: Objective, start: Array | None = None, *, tol: float = 1e-6, max_iter: int = 20_000
-) -> Solution:
+def egd(objective: Objective, start: Array | None = None, *, tol: float = 1e-6, max_iter: int = 20_000) -> Solution:
     """Exponentiated gradient, w ← w·exp(−η∇J): the paper's solver, its η found anew at every step."""
     weights = np.maximum(_feasible(objective, start), 1e-6)
     value, gradient = objective.value_and_gradient(weights)
@@ -311,11 +302,11 @@ def egd(
 SOLVERS: dict[str, Solver] = {"exact": exact, "pgd": pgd, "egd": egd}
 
 
-def best_scale(constraints: Constraints, c_order: float, c_tie: float, tie_gram: Array) -> float:
-    """The single weight a that minimises the losses of (3) at w = (a, …, a): the scale of the uniform prior."""
-    ones = np.ones(constraints.n_bits)
-    margins = constraints.margins(ones)
-    tie = c_tie * float(ones @ tie_gram @ ones)
+def best_scale(constraints: Constraints, c_order: float, c_tie: float, direction: Array | None = None) -> float:
+    """The a that minimises the losses of (3) at w = a·direction; by default a direction of ones, the uniform prior."""
+    direction = np.ones(constraints.n_bits) if direction is None else direction
+    margins = constraints.margins(direction)
+    tie = c_tie * float(direction @ constraints.tie_gram @ direction) if c_tie > 0 else 0.0
     scale = 0.0
     for _ in range(100):  # Newton on a convex, piecewise quadratic function of one variable
         active = margins[scale * margins < 1.0]
@@ -333,5 +324,5 @@ def _feasible(objective: Objective, start: Array | None) -> Array:
         return np.maximum(np.asarray(start, np.float64), 0.0)
     if objective.prior.any():
         return objective.prior.copy()
-    scale = best_scale(objective.constraints, objective.c_order, objective.c_tie, objective.tie_gram)
+    scale = best_scale(objective.constraints, objective.c_order, objective.c_tie)
     return np.full(len(objective.prior), scale)
