@@ -23,6 +23,7 @@ _Segments = Sequence[
         npt.NDArray[np.uint8],
         npt.NDArray[np.uint8],
         npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
         npt.NDArray[np.uint64] | None,
     ]
 ]

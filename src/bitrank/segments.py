@@ -28,6 +28,7 @@ class Segment(NamedTuple):
     bounds: npt.NDArray[np.uint8]  # (n_supers, n_bytes, 2, 64): what the rows of each block share
     supers: npt.NDArray[np.uint8]  # (n_supers, n_bytes, 2): what the rows of each super-block share
     ids: Ids
+    least_ids: Ids  # of each block
     wanted: npt.NDArray[np.uint64] | None  # one bit a row that is not removed; None when all are there
 
 
@@ -74,7 +75,8 @@ def build(codes: Codes, ids: Ids, order: Order, threads: int) -> Segment:
     bounds = _aligned((n_supers, width, 2, LANES))
     supers = _aligned((n_supers, width, 2))
     _kernel.build(codes, rows, order, blocks, bounds, supers, threads)
-    return Segment(blocks, bounds, supers, ids[rows], None)
+    ids = ids[rows]
+    return Segment(blocks, bounds, supers, ids, np.minimum.reduceat(ids, np.arange(0, n, LANES)), None)
 
 
 def restore(segment: Segment, order: Order, threads: int) -> tuple[Codes, Ids]:

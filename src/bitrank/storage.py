@@ -32,11 +32,12 @@ DTYPES = {
     "bounds": "|u1",
     "supers": "|u1",
     "ids": "<i8",
+    "least_ids": "<i8",
     "wanted": "<u8",
     "order": "<u2",
     "weights": "<f4",
 }
-OURS = re.compile(r"[0-9a-f]{16}-[a-z0-9-]+\.npy|meta\.json\.[0-9a-f]{16}")
+OURS = re.compile(r"[0-9a-f]{16}-[a-z0-9_-]+\.npy|meta\.json\.[0-9a-f]{16}")
 
 
 class IndexFormatError(ValueError):
@@ -123,6 +124,7 @@ def _load(folder: Path, mmap: bool) -> tuple[Rows, Weights | None]:
             arrays[f"bounds-{number}"],
             arrays[f"supers-{number}"],
             arrays[f"ids-{number}"],
+            arrays[f"least_ids-{number}"],
             arrays.get(f"wanted-{number}"),
         )
         for number in range(meta["n_segments"])

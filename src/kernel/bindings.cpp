@@ -59,9 +59,10 @@ using Array = nb::ndarray<T, nb::ndim<n>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Result = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
 using Bits = Vector<const std::uint16_t>;
-// blocks, bounds, supers, ids, wanted
+// blocks, bounds, supers, ids, least_ids, wanted
 using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::uint8_t, 4>, Array<const std::uint8_t, 3>,
-                                 Vector<const std::int64_t>, std::optional<Vector<const std::uint64_t>>>;
+                                 Vector<const std::int64_t>, Vector<const std::int64_t>,
+                                 std::optional<Vector<const std::uint64_t>>>;
 
 bitrank::Order order_of(const Bits &bits) {
     for (std::size_t i = 0; i < bits.shape(0); ++i)
@@ -70,8 +71,8 @@ bitrank::Order order_of(const Bits &bits) {
 }
 
 bitrank::Segment segment_of(const SegmentArrays &arrays, std::size_t n_bytes) {
-    const auto &[blocks, bounds, supers, ids, wanted] = arrays;
-    const bitrank::Segment out{ids.shape(0), blocks.data(), bounds.data(), supers.data(), ids.data(),
+    const auto &[blocks, bounds, supers, ids, least_ids, wanted] = arrays;
+    const bitrank::Segment out{ids.shape(0), blocks.data(), bounds.data(), supers.data(), ids.data(), least_ids.data(),
                                wanted ? wanted->data() : nullptr};
     require(blocks.shape(0) == out.n_blocks() && blocks.shape(1) == n_bytes && blocks.shape(2) == bitrank::lane_count,
             "blocks must be (n_blocks, n_bytes, 64)");
@@ -80,6 +81,7 @@ bitrank::Segment segment_of(const SegmentArrays &arrays, std::size_t n_bytes) {
             "bounds must be (n_supers, n_bytes, 2, 64)");
     require(supers.shape(0) == out.n_supers() && supers.shape(1) == n_bytes && supers.shape(2) == 2,
             "supers must be (n_supers, n_bytes, 2)");
+    require(least_ids.shape(0) == out.n_blocks(), "least_ids must have one value a block");
     require(!wanted || wanted->shape(0) == out.n_blocks(), "wanted must have one word a block");
     return out;
 }

@@ -27,6 +27,7 @@ Query::Query(const std::uint8_t *code, const float *weights, Order order)
       // a bound 2 * n_bytes + 4, quantising multiplies twice: this is more than all of it.
       slack_(1 + 1e-6f * static_cast<float>(n_bytes_ + 16)),
       code_(n_bytes_, 0),
+      free_(n_bytes_, 0),
       row_weights_(n_bytes_ * 32),
       block_weights_(n_bytes_ * 32, 0),
       row_tables_(n_bytes_ * 32),
@@ -39,6 +40,7 @@ Query::Query(const std::uint8_t *code, const float *weights, Order order)
     for (std::size_t i = 0; i < order.n_bits; ++i) {
         const std::size_t bit = order.bits[i];
         if (code[bit / 8] >> (7 - bit % 8) & 1) code_[i / 8] |= static_cast<std::uint8_t>(0x80 >> i % 8);
+        if (weights[bit] == 0) free_[i / 8] |= static_cast<std::uint8_t>(0x80 >> i % 8);
         const float weight = weights[bit] / unit_;
         if (weight < smallest) continue;
         float *table = &block_weights_[i / 4 * 16];

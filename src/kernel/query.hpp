@@ -12,6 +12,9 @@ class Query {
 public:
     Query(const std::uint8_t *code, const float *weights, Order order);
 
+    // Bits without weight, permuted.
+    const std::uint8_t *free_bits() const { return free_.data(); }
+
     // A lower bound of the distance to every row that shares these bits, in the units of `reach`.
     float bound(const std::uint8_t *super) const;
 
@@ -44,7 +47,7 @@ private:
     bool counts_;   // and the unit is one: a bound of a row is its distance
     float slack_;
     float heaviest_half_ = 0;
-    std::vector<std::uint8_t> code_;                   // permuted
+    std::vector<std::uint8_t> code_, free_;            // permuted
     std::vector<float> row_weights_, block_weights_;   // as Tables, before rounding down
     std::vector<std::uint8_t> row_tables_, block_tables_, difference_;
     std::size_t n_words_ = 0;

@@ -33,8 +33,8 @@ struct Scanner {
     // Blocks of a super-block within the limit, by the bits that all rows of a block share.
     std::uint64_t (*blocks8)(const std::uint8_t *bounds, const Tables &tables);
     std::uint64_t (*blocks16)(const std::uint8_t *bounds, const Tables &tables);
-    // Blocks whose rows are all equal.
-    std::uint64_t (*uniform)(const std::uint8_t *bounds, std::size_t n_bytes);
+    // Blocks whose rows differ in none but the bits of `free` (n_bytes).
+    std::uint64_t (*uniform)(const std::uint8_t *bounds, const std::uint8_t *free, std::size_t n_bytes);
 };
 
 // The fastest path of this machine, or the one named; nullptr when this machine has no such path.

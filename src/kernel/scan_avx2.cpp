@@ -21,6 +21,7 @@ struct Line {
         return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
     }
     static Line and_(const Line &x, const Line &y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+    static Line or_(const Line &x, const Line &y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
     static Line xor_(const Line &x, const Line &y) { return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }
     static Line low(const Line &x) { return and_(x, same(15)); }
     static Line high(const Line &x) { return and_({_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)}, same(15)); }

@@ -15,6 +15,7 @@ struct Line {
         return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
     }
     static Line and_(Line x, Line y) { return {_mm512_and_si512(x.a, y.a)}; }
+    static Line or_(Line x, Line y) { return {_mm512_or_si512(x.a, y.a)}; }
     static Line xor_(Line x, Line y) { return {_mm512_xor_si512(x.a, y.a)}; }
     static Line low(Line x) { return and_(x, same(15)); }
     static Line high(Line x) { return and_({_mm512_srli_epi16(x.a, 4)}, same(15)); }

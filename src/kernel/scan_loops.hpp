@@ -2,7 +2,7 @@
 // an unnamed namespace and calls nothing from the standard library: code compiled for one instruction set must not be
 // picked by the linker for another.
 //
-// Line:   load(p), same(value), table(p) -> 16 entries, and_(a, b), xor_(a, b), low(a), high(a) -> half bytes,
+// Line:   load(p), same(value), table(p) -> 16 entries, and_(a, b), or_(a, b), xor_(a, b), low(a), high(a) -> half bytes,
 //         look_up(table, a), add(a, b) with saturation, below_top(a) -> lanes that are not 255.
 // Sums:   64 sums of 16 bits; Sums::zero(), add(line of values up to 254), within(limit) -> lanes.
 #pragma once
@@ -133,10 +133,12 @@ std::uint64_t blocks16(const std::uint8_t *bounds, const Tables &tables) {
 }
 
 template <typename Line>
-std::uint64_t uniform(const std::uint8_t *bounds, std::size_t n_bytes) {
+std::uint64_t uniform(const std::uint8_t *bounds, const std::uint8_t *free, std::size_t n_bytes) {
     Line agree = Line::same(255);
-    for (std::size_t byte = 0; byte < n_bytes; ++byte)
-        agree = Line::and_(agree, Line::load(bounds + (byte * 2 + 1) * lane_count));
+    for (std::size_t byte = 0; byte < n_bytes; ++byte) {
+        const Line here = Line::load(bounds + (byte * 2 + 1) * lane_count);
+        agree = Line::and_(agree, Line::or_(here, Line::same(free[byte])));
+    }
     return ~Line::below_top(agree);
 }
 

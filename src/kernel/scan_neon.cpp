@@ -32,6 +32,9 @@ struct Line {
     static Line and_(const Line &x, const Line &y) {
         return each([&](int i) { return vandq_u8(x.v[i], y.v[i]); });
     }
+    static Line or_(const Line &x, const Line &y) {
+        return each([&](int i) { return vorrq_u8(x.v[i], y.v[i]); });
+    }
     static Line xor_(const Line &x, const Line &y) {
         return each([&](int i) { return veorq_u8(x.v[i], y.v[i]); });
     }

@@ -23,6 +23,9 @@ struct Line {
     static Line and_(const Line &a, const Line &b) {
         return each([&](std::size_t i) { return a.lanes[i] & b.lanes[i]; });
     }
+    static Line or_(const Line &a, const Line &b) {
+        return each([&](std::size_t i) { return a.lanes[i] | b.lanes[i]; });
+    }
     static Line xor_(const Line &a, const Line &b) {
         return each([&](std::size_t i) { return a.lanes[i] ^ b.lanes[i]; });
     }

@@ -30,10 +30,10 @@ struct Super {
     std::int64_t segment_row;   // first row of the segment, counted through all
 };
 
-// Whether all rows of a super-block are equal.
-bool uniform_super(const std::uint8_t *shared, std::size_t n_bytes) {
+// Whether the rows of a super-block differ in none but the free bits.
+bool uniform_super(const std::uint8_t *shared, const std::uint8_t *free, std::size_t n_bytes) {
     for (std::size_t byte = 0; byte < n_bytes; ++byte)
-        if (shared[byte * 2 + 1] != 255) return false;
+        if ((shared[byte * 2 + 1] | free[byte]) != 255) return false;
     return true;
 }
 
@@ -100,9 +100,13 @@ private:
         const std::size_t n_here = std::min(lane_count, segment.n_blocks() - first);
         const Tables tables = query_.tables(reach_);
         const std::size_t n_bytes = tables.n_bytes;
-        // Equal codes are common in real data, and sorted by id: the first one speaks for its block or super-block.
+        // Equal codes are common in real data, and so are equal distances where few bits have weight: then the least id
+        // speaks for the block or super-block. The code is in the bounds; the rows need not be read.
         const std::uint8_t *shared = segment.supers + super.number * 2 * n_bytes;
-        if (uniform_super(shared, n_bytes) && !top_.would_enter(hit(super, first * lane_count, shared, 2))) return;
+        const std::int64_t *least_ids = segment.least_ids + first;
+        if (uniform_super(shared, query_.free_bits(), n_bytes) &&
+            !top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_here), 0}))
+            return;
         const std::uint8_t *bounds = segment.bounds + super.number * n_bytes * 2 * lane_count;
         std::uint64_t live = query_.short_code() ? scanner_.blocks8(bounds, tables) : scanner_.blocks16(bounds, tables);
         if (n_here < lane_count) live &= (std::uint64_t{1} << n_here) - 1;
@@ -110,15 +114,14 @@ private:
             for (std::uint64_t left = live; left; left &= left - 1)
                 if (!segment.wanted[first + std::countr_zero(left)]) live &= ~(left & -left);
         const std::uint8_t *blocks = segment.blocks + first * n_bytes * lane_count;
-        const std::uint64_t uniform = live ? scanner_.uniform(bounds, n_bytes) : 0;
+        const std::uint64_t uniform = live ? scanner_.uniform(bounds, query_.free_bits(), n_bytes) : 0;
         std::uint64_t survivors[lane_count];
         // A few blocks at a time, so that the limit they lower serves the next ones.
         for (std::size_t part = 0; part < lane_count; part += 8) {
             std::uint64_t now = live & std::uint64_t{255} << part;
             for (std::uint64_t left = now & uniform; left; left &= left - 1) {
                 const std::size_t b = std::countr_zero(left);
-                // Its code is in the bounds: no need to read the block.
-                if (!top_.would_enter(hit(super, (first + b) * lane_count, bounds + b, 2 * lane_count)))
+                if (!top_.would_enter({query_.distance(bounds + b, 2 * lane_count), least_ids[b], 0}))
                     now &= ~(left & -left);
             }
             if (!now) continue;
@@ -139,12 +142,8 @@ private:
 
     void consider(const Super &super, std::size_t row, const std::uint8_t *bytes) {
         if (query_.row_bound(bytes) > reach_) return;
-        if (top_.add(hit(super, row, bytes, lane_count))) reach_ = query_.reach(top_.limit());
-    }
-
-    Hit hit(const Super &super, std::size_t row, const std::uint8_t *bytes, std::size_t stride) {
-        return {query_.distance(bytes, stride), super.segment->ids[row],
-                super.segment_row + static_cast<std::int64_t>(row)};
+        const Hit hit{query_.distance(bytes), super.segment->ids[row], super.segment_row + static_cast<std::int64_t>(row)};
+        if (top_.add(hit)) reach_ = query_.reach(top_.limit());
     }
 
     Query query_;

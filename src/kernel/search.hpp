@@ -13,6 +13,7 @@ struct Segment {
     std::size_t n_rows;
     const std::uint8_t *blocks, *bounds, *supers;  // see `build`
     const std::int64_t *ids;
+    const std::int64_t *least_ids;  // of each block
     const std::uint64_t *wanted;  // one bit a row; nullptr when all are
 
     std::size_t n_blocks() const { return (n_rows + lane_count - 1) / lane_count; }

@@ -67,7 +67,7 @@ struct Built {
     std::vector<std::uint16_t> bits;
     std::vector<std::uint32_t> rows;
     std::vector<std::uint8_t> blocks, bounds, supers;
-    std::vector<std::int64_t> ids;
+    std::vector<std::int64_t> ids, least_ids;
     std::vector<std::uint64_t> wanted;
 
     Built(const Data &data, std::size_t n_threads) {
@@ -82,6 +82,10 @@ struct Built {
         sorted_rows(data.codes.data(), data.ids.data(), data.n_rows, order, n_threads, rows.data());
         build(data.codes.data(), rows.data(), data.n_rows, order, n_threads, blocks.data(), bounds.data(), supers.data());
         for (const std::uint32_t row : rows) ids.push_back(data.ids[row]);
+        for (std::size_t i = 0; i < data.n_rows; ++i) {
+            if (i % 64 == 0) least_ids.push_back(ids[i]);
+            least_ids.back() = std::min(least_ids.back(), ids[i]);
+        }
         for (std::size_t b = 0; b < n_blocks; ++b) wanted.push_back(random_bits());
         std::vector<std::uint8_t> back(data.codes.size());
         restore(blocks.data(), data.n_rows, order, n_threads, back.data());
@@ -119,7 +123,7 @@ std::vector<Hit> plain_search(const Data &data, const Built &built, std::size_t 
 Search task_of(const Data &data, const Built &built, const std::string &path, std::size_t k, float radius, bool masked,
                std::size_t n_threads) {
     return {data.queries.data(), data.n_queries, data.weights.data(), data.n_queries > 1, {data.n_bits, built.bits.data()},
-            {{data.n_rows, built.blocks.data(), built.bounds.data(), built.supers.data(), built.ids.data(),
+            {{data.n_rows, built.blocks.data(), built.bounds.data(), built.supers.data(), built.ids.data(), built.least_ids.data(),
               masked ? built.wanted.data() : nullptr}},
             k, radius, n_threads, scanner(path)};
 }
@@ -165,8 +169,8 @@ void test_search(std::size_t n_cases) {
 void test_scans(std::size_t n_cases) {
     for (std::size_t turn = 0; turn < n_cases; ++turn) {
         const std::size_t n_bytes = 1 + below(turn % 2 ? 16 : 200);
-        std::vector<std::uint8_t> blocks(64 * n_bytes * 64), bounds(n_bytes * 128), query(n_bytes), rows(n_bytes * 32), shared(n_bytes * 32);
-        for (auto *bytes : {&blocks, &bounds, &query})
+        std::vector<std::uint8_t> blocks(64 * n_bytes * 64), bounds(n_bytes * 128), query(n_bytes), free(n_bytes), rows(n_bytes * 32), shared(n_bytes * 32);
+        for (auto *bytes : {&blocks, &bounds, &query, &free})
             for (auto &byte : *bytes) byte = static_cast<std::uint8_t>(random_bits());
         for (std::size_t byte = 0; byte < n_bytes; ++byte)  // some blocks of equal rows
             for (std::size_t b = 0; b < 64; b += 3) bounds[(byte * 2 + 1) * 64 + b] = 255;
@@ -200,7 +204,7 @@ void test_scans(std::size_t n_cases) {
                           (wide ? scalar_scanner.blocks16 : scalar_scanner.blocks8)(bounds.data(), tables),
                       "the same blocks", where);
             }
-            check(one.uniform(bounds.data(), n_bytes) == scalar_scanner.uniform(bounds.data(), n_bytes), "uniform", where);
+            check(one.uniform(bounds.data(), free.data(), n_bytes) == scalar_scanner.uniform(bounds.data(), free.data(), n_bytes), "uniform", where);
         }
     }
 }
