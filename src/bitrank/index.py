@@ -419,11 +419,11 @@ class Index:
             magnitudes = np.abs(array).astype(np.float32)
             array = pack(array > 0)
         codes = check_codes(array, self._n_bits, name="queries")
-        own = self._weights if weights is None else weights
-        if own is None:
-            rows = np.ones((1, self._n_bits), np.float32)
+        own = self._weights
+        if weights is not None:
+            rows = np.atleast_2d(check_weights(weights, self._n_bits, n_queries=len(codes)))
         else:
-            rows = np.atleast_2d(check_weights(own, self._n_bits, n_queries=len(codes)))
+            rows = np.ones((1, self._n_bits), np.float32) if own is None else own[None]
         if magnitudes is not None:
             rows = check_weights(rows * magnitudes)
         return codes, np.ascontiguousarray(rows)
