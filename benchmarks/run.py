@@ -96,7 +96,6 @@ def random_section(records: list, scale: float, rounds: int) -> None:
             "bitrank, even": ours(Index(found.codes)),
             "bitrank, uneven": ours(Index(found.codes, weights=weights)),
             "IndexPQFastScan (not exact)": peers.pq_fast_scan(found.codes, weights),
-            "USearch exact": peers.usearch_exact(found.codes, 1),
         }
         measure(records, "random", contenders, found, rounds)
 
@@ -109,7 +108,6 @@ def real_section(records: list, scale: float, rounds: int) -> None:
         for name, weights in data.learned_weights(found, n_bits).items():
             contenders[f"bitrank, {name}"] = ours(Index(found.codes, weights=weights))
         contenders["bitrank, uneven"] = ours(Index(found.codes, weights=data.uneven_weights(n_bits)))
-        contenders["USearch exact"] = peers.usearch_exact(found.codes, 1)
         measure(records, "real", contenders, found, 3 * rounds)
 
 
@@ -196,6 +194,7 @@ def slow_section(records: list, scale: float, rounds: int) -> None:
         "IndexBinaryFlat": peers.flat(found.codes),
         "read": peers.read(found.codes),
         "bitrank, uneven": ours(Index(found.codes, weights=weights)),
+        "USearch exact": peers.usearch_exact(found.codes, 1),
         "NumPy": peers.numpy_weighted(found.codes, weights),
         "SciPy cdist": peers.scipy_weighted(found.codes, weights),
     }

@@ -79,7 +79,7 @@ class Rows:
             if len(parts) > 1:
                 codes, ids = np.concatenate([c for c, _ in parts]), np.concatenate([i for _, i in parts])
             if not segments:
-                order = bit_order(codes, self.n_bits, weights)
+                order = bit_order(self.n_bits, weights)
             segments.append(build(codes, ids, order, n_threads()))
         out = self._with(order, segments)
         out._largest = largest

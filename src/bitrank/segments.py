@@ -18,7 +18,6 @@ Order = npt.NDArray[np.uint16]
 Ids = npt.NDArray[np.int64]
 
 LANES = 64
-SAMPLE = 1 << 16  # rows looked at to choose an order of bits
 
 
 class Segment(NamedTuple):
@@ -41,18 +40,9 @@ def n_threads(threads: int | None = None) -> int:
     return threads
 
 
-def bit_order(codes: Codes, n_bits: int, weights: Weights | None) -> Order:
-    """Bits in the order in which rows are sorted: the weight a bit settles for each halving of the rows, descending.
-
-    A bit that is one in a share p of the rows adds its weight to a bound for 2p(1 - p) of the pairs, and splits the
-    rows by its entropy.
-    """
-    step = max(1, len(codes) // SAMPLE)
-    share = np.unpackbits(codes[::step], axis=1, count=n_bits).mean(axis=0) if len(codes) else np.full(n_bits, 0.5)
-    share = np.clip(share, 1e-6, 1 - 1e-6)
-    entropy = -share * np.log2(share) - (1 - share) * np.log2(1 - share)
-    value = 2 * share * (1 - share) / entropy * (1.0 if weights is None else weights.astype(np.float64))
-    return np.argsort(-value, kind="stable").astype(np.uint16)
+def bit_order(n_bits: int, weights: Weights | None) -> Order:
+    """Bits in the order in which rows are sorted: the heaviest first."""
+    return np.argsort(-np.ones(n_bits) if weights is None else -weights, kind="stable").astype(np.uint16)
 
 
 def order_quality(order: Order, weights: Weights, n_rows: int) -> float:

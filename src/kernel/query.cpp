@@ -56,10 +56,10 @@ Query::Query(const std::uint8_t *code, const float *weights, Order order)
     if (short_code() && !counts_) fill_short_tables();
 }
 
-float Query::bound(const std::uint8_t *super) const {
+float Query::bound(const std::uint8_t *value, const std::uint8_t *agree, std::size_t stride) const {
     float sum = 0;
     for (std::size_t byte = 0; byte < n_bytes_; ++byte) {
-        const unsigned difference = (super[byte * 2] ^ code_[byte]) & super[byte * 2 + 1];
+        const unsigned difference = (value[byte * stride] ^ code_[byte]) & agree[byte * stride];
         sum += block_weights_[byte * 32 + (difference >> 4)] + block_weights_[byte * 32 + 16 + (difference & 15)];
     }
     return sum;

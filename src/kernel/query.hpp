@@ -15,8 +15,8 @@ public:
     // Bits without weight, permuted.
     const std::uint8_t *free_bits() const { return free_.data(); }
 
-    // A lower bound of the distance to every row that shares these bits, in the units of `reach`.
-    float bound(const std::uint8_t *super) const;
+    // A lower bound of the distance to every row that has the value in the bits that agree, in units of `reach`.
+    float bound(const std::uint8_t *value, const std::uint8_t *agree, std::size_t stride) const;
 
     // No row at this distance or nearer has a bound above it: the limit, plus what rounding may add to a bound.
     float reach(float limit) const;

@@ -30,6 +30,13 @@ struct Super {
     std::int64_t segment_row;   // first row of the segment, counted through all
 };
 
+// The lowest bits of a word.
+std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
+    std::uint64_t rest = word;
+    while (n-- && rest) rest &= rest - 1;
+    return word & ~rest;
+}
+
 // Whether the rows of a super-block differ in none but the free bits.
 bool uniform_super(const std::uint8_t *shared, const std::uint8_t *free, std::size_t n_bytes) {
     for (std::size_t byte = 0; byte < n_bytes; ++byte)
@@ -43,12 +50,15 @@ public:
     Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
         : query_(task.queries + q * task.order.n_bytes(),
                  task.weights + (task.weights_per_query ? q * task.order.n_bits : 0), task.order),
+          n_bytes_(task.order.n_bytes()),
           scanner_(*task.scanner),
           top_(task.k, task.radius),
           reach_(query_.reach(top_.limit())) {
         bounds_.reserve(supers.size());
-        for (const Super &super : supers)
-            bounds_.push_back(query_.bound(super.segment->supers + super.number * 2 * task.order.n_bytes()));
+        for (const Super &super : supers) {
+            const std::uint8_t *shared = super.segment->supers + super.number * 2 * n_bytes_;
+            bounds_.push_back(query_.bound(shared, shared + 1, 2));
+        }
     }
 
     bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
@@ -98,44 +108,77 @@ private:
         const Segment &segment = *super.segment;
         const std::size_t first = super.number * lane_count;
         const std::size_t n_here = std::min(lane_count, segment.n_blocks() - first);
-        const Tables tables = query_.tables(reach_);
-        const std::size_t n_bytes = tables.n_bytes;
         // Equal codes are common in real data, and so are equal distances where few bits have weight: then the least id
         // speaks for the block or super-block. The code is in the bounds; the rows need not be read.
-        const std::uint8_t *shared = segment.supers + super.number * 2 * n_bytes;
+        const std::uint8_t *shared = segment.supers + super.number * 2 * n_bytes_;
         const std::int64_t *least_ids = segment.least_ids + first;
-        if (uniform_super(shared, query_.free_bits(), n_bytes) &&
+        if (uniform_super(shared, query_.free_bits(), n_bytes_) &&
             !top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_here), 0}))
             return;
-        const std::uint8_t *bounds = segment.bounds + super.number * n_bytes * 2 * lane_count;
-        std::uint64_t live = query_.short_code() ? scanner_.blocks8(bounds, tables) : scanner_.blocks16(bounds, tables);
+        const std::uint8_t *bounds = segment.bounds + super.number * n_bytes_ * 2 * lane_count;
+        std::uint64_t live = blocks_within_reach(bounds);
         if (n_here < lane_count) live &= (std::uint64_t{1} << n_here) - 1;
         if (segment.wanted)
             for (std::uint64_t left = live; left; left &= left - 1)
-                if (!segment.wanted[first + std::countr_zero(left)]) live &= ~(left & -left);
-        const std::uint8_t *blocks = segment.blocks + first * n_bytes * lane_count;
-        const std::uint64_t uniform = live ? scanner_.uniform(bounds, query_.free_bits(), n_bytes) : 0;
-        std::uint64_t survivors[lane_count];
-        // A few blocks at a time, so that the limit they lower serves the next ones.
-        for (std::size_t part = 0; part < lane_count; part += 8) {
-            std::uint64_t now = live & std::uint64_t{255} << part;
+                if (!segment.wanted[first + std::countr_zero(left)]) live &= ~lowest(left);
+        if (!live) return;
+        const std::uint64_t uniform = scanner_.uniform(bounds, query_.free_bits(), n_bytes_);
+        // A few blocks at a time, so that the limit they lower serves the next ones; as long as any row would do, the
+        // nearest block first.
+        while (live) {
+            const float before = reach_;
+            const std::uint64_t now = top_.full() ? lowest(live, 8) : nearest(live, bounds);
+            std::uint64_t scanned = now;
             for (std::uint64_t left = now & uniform; left; left &= left - 1) {
                 const std::size_t b = std::countr_zero(left);
                 if (!top_.would_enter({query_.distance(bounds + b, 2 * lane_count), least_ids[b], 0}))
-                    now &= ~(left & -left);
+                    scanned &= ~lowest(left);
             }
-            if (!now) continue;
-            (query_.short_code() ? scanner_.rows8 : scanner_.rows16)(blocks, now, live, query_.tables(reach_), survivors);
-            for (; now; now &= now - 1) {
-                const std::size_t b = std::countr_zero(now);
-                std::uint64_t rows = survivors[b];
-                if (segment.wanted) rows &= segment.wanted[first + b];
-                if ((first + b + 1) * lane_count > segment.n_rows)
-                    rows &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
-                for (; rows; rows &= rows - 1) {
-                    const std::size_t lane = std::countr_zero(rows);
-                    consider(super, (first + b) * lane_count + lane, blocks + b * n_bytes * lane_count + lane);
-                }
+            scan(super, scanned, live);
+            live &= ~now;
+            if (reach_ < before && live) live &= blocks_within_reach(bounds);
+        }
+    }
+
+    std::uint64_t blocks_within_reach(const std::uint8_t *bounds) {
+        return (query_.short_code() ? scanner_.blocks8 : scanner_.blocks16)(bounds, query_.tables(reach_));
+    }
+
+    // The block of the least bound.
+    std::uint64_t nearest(std::uint64_t live, const std::uint8_t *bounds) const {
+        std::size_t best = 0;
+        float least = infinity;
+        for (; live; live &= live - 1) {
+            const std::size_t b = std::countr_zero(live);
+            const float bound = query_.bound(bounds + b, bounds + lane_count + b, 2 * lane_count);
+            if (bound < least) {
+                least = bound;
+                best = b;
+            }
+        }
+        return std::uint64_t{1} << best;
+    }
+
+    void scan(const Super &super, std::uint64_t now, std::uint64_t live) {
+        const Segment &segment = *super.segment;
+        const std::size_t first = super.number * lane_count;
+        const std::uint8_t *blocks = segment.blocks + first * n_bytes_ * lane_count;
+        std::uint64_t survivors[lane_count];
+        (query_.short_code() ? scanner_.rows8 : scanner_.rows16)(blocks, now, live, query_.tables(reach_), survivors);
+        for (std::uint64_t left = now; left; left &= left - 1) {
+            const std::size_t b = std::countr_zero(left);
+            if (segment.wanted) survivors[b] &= segment.wanted[first + b];
+            if ((first + b + 1) * lane_count > segment.n_rows)
+                survivors[b] &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
+            // Ids lie elsewhere in memory: ask for them before they are needed.
+            const std::int64_t *ids = segment.ids + (first + b) * lane_count;
+            for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) __builtin_prefetch(ids + std::countr_zero(rows));
+        }
+        for (; now; now &= now - 1) {
+            const std::size_t b = std::countr_zero(now);
+            for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) {
+                const std::size_t lane = std::countr_zero(rows);
+                consider(super, (first + b) * lane_count + lane, blocks + b * n_bytes_ * lane_count + lane);
             }
         }
     }
@@ -147,6 +190,7 @@ private:
     }
 
     Query query_;
+    std::size_t n_bytes_;
     const Scanner &scanner_;
     TopK top_;
     float reach_;

@@ -26,6 +26,8 @@ public:
     // No hit beyond it can enter.
     float limit() const { return heap_.size() < k_ ? radius_ : std::min(radius_, heap_.front().distance); }
 
+    bool full() const { return heap_.size() >= k_; }
+
     bool would_enter(const Hit &hit) const {
         return hit.distance <= radius_ && (heap_.size() < k_ || hit < heap_.front());
     }
