@@ -206,23 +206,23 @@ def order_section(records: list, scale: float, rounds: int) -> None:
     found = data.patch_codes(64, int(4e6 * scale))
     use_cores(1)
     rng = np.random.default_rng(0)
-    weights = data.uneven_weights(64)
-    ideal = Index(found.codes, weights=weights)
-    for noise in (0, 0.3, 0.6, 1, 1.5, 2.5):
-        built_for = np.float32(weights * rng.lognormal(0, noise, 64)) if noise else weights
-        index = Index(found.codes, weights=built_for)
-        index._weights = ideal.weights  # not by the setter, which would sort the rows
-        contenders = {"IndexBinaryFlat": lambda q, k: None, "as built": ours(index), "ideal": ours(ideal)}
-        medians = take_turns(contenders, found.queries, 10, 2 * rounds)
-        quality = index.order_quality()
-        records.append(
-            {"section": "order", "n": len(found.codes), "n_bits": 64, "k": 10, "cores": 1, "contender": "as built"}
-            | {"quality": quality, "ms": medians["as built"], "times_ideal": medians["as built"] / medians["ideal"]}
-        )
-        print(
-            f"order   quality {quality:.2f}: {records[-1]['times_ideal']:.2f} times the time of the ideal order",
-            flush=True,
-        )
+    for shape, spread in (("mild", 0.7), ("steep", 2.0)):
+        logs = rng.normal(0, spread, 64)
+        ideal = Index(found.codes, weights=np.exp(logs))
+        others = {f"noise {noise}": logs + rng.normal(0, noise * spread, 64) for noise in (0.5, 1, 2, 4)}
+        contenders, quality = {"ideal": ours(ideal)}, {"ideal": 1.0}
+        for name, other in (others | {"reversed": -logs}).items():
+            index = Index(found.codes, weights=np.exp(other))
+            index._weights = ideal.weights  # not by the setter, which would sort the rows
+            contenders[name], quality[name] = ours(index), index.order_quality()
+        medians = take_turns(contenders, found.queries, 10, 3 * rounds)
+        for name in sorted(quality, key=quality.get, reverse=True):
+            records.append(
+                {"section": "order", "n": len(found.codes), "n_bits": 64, "k": 10, "cores": 1, "contender": name}
+                | {"weights": shape, "quality": quality[name], "ms": medians[name]}
+                | {"times_ideal": medians[name] / medians["ideal"]}
+            )
+            print(f"order   {shape}, quality {quality[name]:.2f}: {records[-1]['times_ideal']:.2f} x ideal", flush=True)
 
 
 MEMORY = """

@@ -60,8 +60,8 @@ template <typename T>
 using Result = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
 using Bits = Vector<const std::uint16_t>;
 // blocks, bounds, supers, ids, least_ids, wanted
-using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::uint8_t, 4>, Array<const std::uint8_t, 3>,
-                                 Vector<const std::int64_t>, Vector<const std::int64_t>,
+using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::uint8_t, 4>,
+                                 Array<const std::uint8_t, 3>, Vector<const std::int64_t>, Vector<const std::int64_t>,
                                  std::optional<Vector<const std::uint64_t>>>;
 
 bitrank::Order order_of(const Bits &bits) {

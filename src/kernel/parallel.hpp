@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -27,7 +28,11 @@ void parallel_for(std::size_t n, std::size_t n_threads, Work work) {
         }
     };
     std::vector<std::thread> threads;
-    for (std::size_t t = 1; t < std::min(n_threads, n); ++t) threads.emplace_back(run);
+    try {
+        for (std::size_t t = 1; t < std::min(n_threads, n); ++t) threads.emplace_back(run);
+    } catch (const std::system_error &) {
+        // The system gives no more threads: those that there are do the work.
+    }
     run();
     for (auto &thread : threads) thread.join();
     if (error) std::rethrow_exception(error);

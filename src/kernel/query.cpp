@@ -86,7 +86,8 @@ void Query::quantise(float reach) {
         limit = even_ ? reach * scale : 254;
     } else {
         cap = std::min(127.0f, std::floor(65534.0f / static_cast<float>(2 * n_bytes_)));
-        scale = even_ ? std::floor(cap / 4) : (cap - 1) / std::clamp(heaviest_half_, smallest, std::max(reach, smallest));
+        const float heaviest = std::clamp(heaviest_half_, smallest, std::max(reach, smallest));
+        scale = even_ ? std::floor(cap / 4) : (cap - 1) / heaviest;
         limit = std::min(std::floor(reach * scale), 65535.0f);
     }
     quantised_limit_ = static_cast<std::uint16_t>(limit);

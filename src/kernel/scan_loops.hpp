@@ -2,8 +2,8 @@
 // an unnamed namespace and calls nothing from the standard library: code compiled for one instruction set must not be
 // picked by the linker for another.
 //
-// Line:   load(p), same(value), table(p) -> 16 entries, and_(a, b), or_(a, b), xor_(a, b), low(a), high(a) -> half bytes,
-//         look_up(table, a), add(a, b) with saturation, below_top(a) -> lanes that are not 255.
+// Line:   load(p), same(value), table(p) -> 16 entries, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) -> half
+//         bytes, look_up(table, a), add(a, b) with saturation, below_top(a) -> lanes that are not 255.
 // Sums:   64 sums of 16 bits; Sums::zero(), add(line of values up to 254), within(limit) -> lanes.
 #pragma once
 

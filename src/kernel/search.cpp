@@ -17,9 +17,11 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr std::size_t queries_together = 16;
 
 // A search begins with the most promising super-blocks, to get near the final limit, and passes over the rest in the
-// order of memory. Of many super-blocks, this share is taken best first.
-constexpr std::size_t best_first_share = 16;
-constexpr std::size_t best_first_least = 16;
+// order of memory.
+constexpr std::size_t supers_best_first = 32;
+
+// Before that, the nearest blocks of the nearest few super-blocks bring the limit down.
+constexpr std::size_t seed_supers = 4, seed_blocks = 8;
 
 // Below this, starting a thread costs more than it brings.
 constexpr std::size_t supers_worth_a_thread = 64;
@@ -28,6 +30,8 @@ struct Super {
     const Segment *segment;
     std::size_t number;         // within the segment
     std::int64_t segment_row;   // first row of the segment, counted through all
+
+    std::size_t n_blocks() const { return std::min(lane_count, segment->n_blocks() - number * lane_count); }
 };
 
 // The lowest bits of a word.
@@ -53,7 +57,8 @@ public:
           n_bytes_(task.order.n_bytes()),
           scanner_(*task.scanner),
           top_(task.k, task.radius),
-          reach_(query_.reach(top_.limit())) {
+          reach_(query_.reach(top_.limit())),
+          scanned_(supers.size(), 0) {
         bounds_.reserve(supers.size());
         for (const Super &super : supers) {
             const std::uint8_t *shared = super.segment->supers + super.number * 2 * n_bytes_;
@@ -72,19 +77,50 @@ public:
         for (std::size_t i = 0; i < supers.size(); ++i)
             if (within_reach(i)) heap.push_back(i);
         std::make_heap(heap.begin(), heap.end(), farther);
-        for (std::size_t n = std::max(best_first_least, supers.size() / best_first_share); n && !heap.empty(); --n) {
+        begin_with_nearest_blocks(supers, heap, farther);
+        for (std::size_t n = supers_best_first; n && !heap.empty(); --n) {
             const std::size_t i = heap.front();
             if (!within_reach(i)) return;
             std::pop_heap(heap.begin(), heap.end(), farther);
             heap.pop_back();
-            visit(supers[i]);
+            if (!heap.empty()) ask_for_bounds(supers[heap.front()]);
+            visit(supers[i], scanned_[i]);
             bounds_[i] = infinity;
+        }
+    }
+
+    template <typename Farther>
+    void begin_with_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther) {
+        struct Block {
+            float bound;
+            std::size_t super, number;
+        };
+        std::vector<Block> blocks;
+        for (std::size_t n = 0; n < seed_supers && !heap.empty(); ++n) {
+            const std::size_t i = heap.front();
+            std::pop_heap(heap.begin(), heap.end(), farther);
+            heap.pop_back();
+            const std::uint8_t *bounds = bounds_of(supers[i]);
+            for (std::size_t b = 0; b < supers[i].n_blocks(); ++b)
+                blocks.push_back({query_.bound(bounds + b, bounds + lane_count + b, 2 * lane_count), i, b});
+        }
+        const std::size_t n_seeds = std::min(blocks.size(), seed_blocks);
+        std::partial_sort(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(n_seeds), blocks.end(),
+                          [](const Block &a, const Block &b) { return a.bound < b.bound; });
+        blocks.resize(n_seeds);
+        for (const Block &block : blocks) {
+            if (block.bound > reach_) break;
+            const std::uint64_t bit = std::uint64_t{1} << block.number;
+            scan(supers[block.super], bit, bit);
+            scanned_[block.super] |= bit;
         }
     }
 
     // In the order of memory, what is left and within reach.
     void visit_if_needed(const std::vector<Super> &supers, std::size_t i) {
-        if (bounds_[i] < infinity && within_reach(i)) visit(supers[i]);
+        if (!(bounds_[i] < infinity && within_reach(i))) return;
+        if (i + 1 < supers.size() && within_reach(i + 1)) ask_for_bounds(supers[i + 1]);
+        visit(supers[i], scanned_[i]);
     }
 
     void share_limit(std::atomic<float> &shared) {
@@ -97,17 +133,14 @@ public:
         }
     }
 
-    void take(const TopK &other) {
-        for (const Hit &hit : other.hits()) top_.add(hit);
-    }
     void forget_hits(std::size_t k, float radius) { top_ = TopK(k, radius); }
     const TopK &top() const { return top_; }
 
 private:
-    void visit(const Super &super) {
+    void visit(const Super &super, std::uint64_t scanned_before) {
         const Segment &segment = *super.segment;
         const std::size_t first = super.number * lane_count;
-        const std::size_t n_here = std::min(lane_count, segment.n_blocks() - first);
+        const std::size_t n_here = super.n_blocks();
         // Equal codes are common in real data, and so are equal distances where few bits have weight: then the least id
         // speaks for the block or super-block. The code is in the bounds; the rows need not be read.
         const std::uint8_t *shared = segment.supers + super.number * 2 * n_bytes_;
@@ -115,19 +148,18 @@ private:
         if (uniform_super(shared, query_.free_bits(), n_bytes_) &&
             !top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_here), 0}))
             return;
-        const std::uint8_t *bounds = segment.bounds + super.number * n_bytes_ * 2 * lane_count;
-        std::uint64_t live = blocks_within_reach(bounds);
+        const std::uint8_t *bounds = bounds_of(super);
+        std::uint64_t live = blocks_within_reach(bounds) & ~scanned_before;
         if (n_here < lane_count) live &= (std::uint64_t{1} << n_here) - 1;
         if (segment.wanted)
             for (std::uint64_t left = live; left; left &= left - 1)
                 if (!segment.wanted[first + std::countr_zero(left)]) live &= ~lowest(left);
         if (!live) return;
         const std::uint64_t uniform = scanner_.uniform(bounds, query_.free_bits(), n_bytes_);
-        // A few blocks at a time, so that the limit they lower serves the next ones; as long as any row would do, the
-        // nearest block first.
+        // A few blocks at a time, so that the limit they lower serves the next ones.
         while (live) {
             const float before = reach_;
-            const std::uint64_t now = top_.full() ? lowest(live, 8) : nearest(live, bounds);
+            const std::uint64_t now = lowest(live, 8);
             std::uint64_t scanned = now;
             for (std::uint64_t left = now & uniform; left; left &= left - 1) {
                 const std::size_t b = std::countr_zero(left);
@@ -140,23 +172,17 @@ private:
         }
     }
 
-    std::uint64_t blocks_within_reach(const std::uint8_t *bounds) {
-        return (query_.short_code() ? scanner_.blocks8 : scanner_.blocks16)(bounds, query_.tables(reach_));
+    const std::uint8_t *bounds_of(const Super &super) const {
+        return super.segment->bounds + super.number * n_bytes_ * 2 * lane_count;
     }
 
-    // The block of the least bound.
-    std::uint64_t nearest(std::uint64_t live, const std::uint8_t *bounds) const {
-        std::size_t best = 0;
-        float least = infinity;
-        for (; live; live &= live - 1) {
-            const std::size_t b = std::countr_zero(live);
-            const float bound = query_.bound(bounds + b, bounds + lane_count + b, 2 * lane_count);
-            if (bound < least) {
-                least = bound;
-                best = b;
-            }
-        }
-        return std::uint64_t{1} << best;
+    void ask_for_bounds(const Super &super) const {
+        const std::uint8_t *bounds = bounds_of(super);
+        for (std::size_t line = 0; line < 2 * n_bytes_; ++line) __builtin_prefetch(bounds + line * lane_count);
+    }
+
+    std::uint64_t blocks_within_reach(const std::uint8_t *bounds) {
+        return (query_.short_code() ? scanner_.blocks8 : scanner_.blocks16)(bounds, query_.tables(reach_));
     }
 
     void scan(const Super &super, std::uint64_t now, std::uint64_t live) {
@@ -172,7 +198,8 @@ private:
                 survivors[b] &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
             // Ids lie elsewhere in memory: ask for them before they are needed.
             const std::int64_t *ids = segment.ids + (first + b) * lane_count;
-            for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) __builtin_prefetch(ids + std::countr_zero(rows));
+            for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1)
+                __builtin_prefetch(ids + std::countr_zero(rows));
         }
         for (; now; now &= now - 1) {
             const std::size_t b = std::countr_zero(now);
@@ -185,8 +212,8 @@ private:
 
     void consider(const Super &super, std::size_t row, const std::uint8_t *bytes) {
         if (query_.row_bound(bytes) > reach_) return;
-        const Hit hit{query_.distance(bytes), super.segment->ids[row], super.segment_row + static_cast<std::int64_t>(row)};
-        if (top_.add(hit)) reach_ = query_.reach(top_.limit());
+        const std::int64_t number = super.segment_row + static_cast<std::int64_t>(row);
+        if (top_.add({query_.distance(bytes), super.segment->ids[row], number})) reach_ = query_.reach(top_.limit());
     }
 
     Query query_;
@@ -194,6 +221,7 @@ private:
     const Scanner &scanner_;
     TopK top_;
     float reach_;
+    std::vector<std::uint64_t> scanned_;  // blocks of each super-block that were scanned before it was visited
     std::vector<float> bounds_;  // of each super-block; infinity once it was visited
 };
 
@@ -269,7 +297,8 @@ void score(const Search &task, const std::int64_t *rows, std::size_t n_each, flo
             if (rows[i] < 0) continue;
             for (const Segment &segment : task.segments) {
                 if (row < segment.n_rows) {
-                    out[i] = query.distance(segment.blocks + row / lane_count * n_bytes * lane_count + row % lane_count);
+                    const std::uint8_t *block = segment.blocks + row / lane_count * n_bytes * lane_count;
+                    out[i] = query.distance(block + row % lane_count);
                     break;
                 }
                 row -= segment.n_rows;

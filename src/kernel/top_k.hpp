@@ -26,8 +26,6 @@ public:
     // No hit beyond it can enter.
     float limit() const { return heap_.size() < k_ ? radius_ : std::min(radius_, heap_.front().distance); }
 
-    bool full() const { return heap_.size() >= k_; }
-
     bool would_enter(const Hit &hit) const {
         return hit.distance <= radius_ && (heap_.size() < k_ || hit < heap_.front());
     }
@@ -35,12 +33,11 @@ public:
     bool add(const Hit &hit) {
         if (!would_enter(hit)) return false;
         if (heap_.size() == k_) {
-            std::pop_heap(heap_.begin(), heap_.end());
-            heap_.back() = hit;
+            replace_worst(hit);
         } else {
             heap_.push_back(hit);
+            std::push_heap(heap_.begin(), heap_.end());
         }
-        std::push_heap(heap_.begin(), heap_.end());
         return true;
     }
 
@@ -56,6 +53,18 @@ public:
     }
 
 private:
+    // Half the work of std::pop_heap and std::push_heap.
+    void replace_worst(const Hit &hit) {
+        std::size_t hole = 0;
+        for (std::size_t child = 1; child < heap_.size(); child = 2 * hole + 1) {
+            if (child + 1 < heap_.size() && heap_[child] < heap_[child + 1]) ++child;
+            if (!(hit < heap_[child])) break;
+            heap_[hole] = heap_[child];
+            hole = child;
+        }
+        heap_[hole] = hit;
+    }
+
     std::size_t k_;
     float radius_;
     std::vector<Hit> heap_;
