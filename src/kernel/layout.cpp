@@ -1,6 +1,7 @@
 #include "layout.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "parallel.hpp"
@@ -106,19 +107,20 @@ void sorted_rows(const std::uint8_t *codes, const std::int64_t *ids, std::size_t
     constexpr int bucket_bits = 12;
     constexpr std::size_t n_buckets = std::size_t{1} << bucket_bits, strip = 1 << 16;
     const Keys keys(codes, order);
-    std::vector<std::uint64_t> firsts(n_rows);
+    // Written before they are read: filling them with zeros first would cost as much as the sort of a bucket.
+    const auto firsts = std::make_unique_for_overwrite<std::uint64_t[]>(n_rows);
+    const auto items = std::make_unique_for_overwrite<Item[]>(n_rows);
     parallel_for((n_rows + strip - 1) / strip, n_threads, [&](std::size_t s) {
         for (std::size_t row = s * strip; row < std::min(n_rows, (s + 1) * strip); ++row) firsts[row] = keys.first(row);
     });
     std::vector<std::size_t> starts(n_buckets + 1, 0);
-    for (const std::uint64_t key : firsts) ++starts[(key >> (64 - bucket_bits)) + 1];
+    for (std::size_t row = 0; row < n_rows; ++row) ++starts[(firsts[row] >> (64 - bucket_bits)) + 1];
     for (std::size_t b = 1; b <= n_buckets; ++b) starts[b] += starts[b - 1];
-    std::vector<Item> items(n_rows);
     std::vector<std::size_t> ends(starts.begin(), starts.end() - 1);
     for (std::size_t row = 0; row < n_rows; ++row)
         items[ends[firsts[row] >> (64 - bucket_bits)]++] = {firsts[row], static_cast<std::uint32_t>(row)};
     parallel_for(n_buckets, n_threads, [&](std::size_t b) {
-        sort_items(items.data() + starts[b], items.data() + starts[b + 1], 0, keys, ids);
+        sort_items(items.get() + starts[b], items.get() + starts[b + 1], 0, keys, ids);
         for (std::size_t i = starts[b]; i < starts[b + 1]; ++i) rows[i] = items[i].row;
     });
 }

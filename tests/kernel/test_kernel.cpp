@@ -41,12 +41,14 @@ std::vector<std::uint8_t> random_codes(std::size_t n, std::size_t n_bits) {
     const std::size_t n_bytes = (n_bits + 7) / 8;
     std::vector<std::uint8_t> out(n * n_bytes);
     for (auto &byte : out) byte = static_cast<std::uint8_t>(random_bits());
-    for (std::size_t i = 0; i < n; ++i) out[i * n_bytes + n_bytes - 1] &= static_cast<std::uint8_t>(0xff << (8 * n_bytes - n_bits));
+    const auto used = static_cast<std::uint8_t>(0xff << (8 * n_bytes - n_bits));
+    for (std::size_t i = 0; i < n; ++i) out[i * n_bytes + n_bytes - 1] &= used;
     return out;
 }
 
 Data random_data(std::size_t n_rows, std::size_t n_bits, std::size_t n_queries, std::size_t kind) {
-    Data data{n_rows, n_bits, (n_bits + 7) / 8, n_queries, random_codes(n_rows, n_bits), random_codes(n_queries, n_bits), {}, {}};
+    Data data{n_rows, n_bits, (n_bits + 7) / 8, n_queries, random_codes(n_rows, n_bits),
+              random_codes(n_queries, n_bits), {}, {}};
     // Repeated codes, as real data has.
     for (std::size_t i = n_rows / 2; i < n_rows * 3 / 4; ++i)
         std::copy_n(&data.codes[0], data.n_bytes, &data.codes[i * data.n_bytes]);
@@ -80,7 +82,8 @@ struct Built {
         bounds.resize(n_supers * data.n_bytes * 128);
         supers.resize(n_supers * data.n_bytes * 2);
         sorted_rows(data.codes.data(), data.ids.data(), data.n_rows, order, n_threads, rows.data());
-        build(data.codes.data(), rows.data(), data.n_rows, order, n_threads, blocks.data(), bounds.data(), supers.data());
+        build(data.codes.data(), rows.data(), data.n_rows, order, n_threads, blocks.data(), bounds.data(),
+              supers.data());
         for (const std::uint32_t row : rows) ids.push_back(data.ids[row]);
         for (std::size_t i = 0; i < data.n_rows; ++i) {
             if (i % 64 == 0) least_ids.push_back(ids[i]);
@@ -107,12 +110,17 @@ float plain_distance(const std::uint8_t *a, const std::uint8_t *b, const float *
     return sum;
 }
 
-std::vector<Hit> plain_search(const Data &data, const Built &built, std::size_t q, std::size_t k, float radius, bool masked) {
+float plain_distance(const Data &data, const Built &built, std::size_t row, std::size_t q) {
+    return plain_distance(&data.codes[built.rows[row] * data.n_bytes], &data.queries[q * data.n_bytes],
+                          &data.weights[q * data.n_bits], data.n_bits);
+}
+
+std::vector<Hit> plain_search(const Data &data, const Built &built, std::size_t q, std::size_t k, float radius,
+                              bool masked) {
     std::vector<Hit> hits;
     for (std::size_t i = 0; i < data.n_rows; ++i) {
         if (!built.is_wanted(i, masked)) continue;
-        const float distance = plain_distance(&data.codes[built.rows[i] * data.n_bytes], &data.queries[q * data.n_bytes],
-                                              &data.weights[q * data.n_bits], data.n_bits);
+        const float distance = plain_distance(data, built, i, q);
         if (distance <= radius) hits.push_back({distance, built.ids[i], static_cast<std::int64_t>(i)});
     }
     std::sort(hits.begin(), hits.end());
@@ -122,16 +130,17 @@ std::vector<Hit> plain_search(const Data &data, const Built &built, std::size_t 
 
 Search task_of(const Data &data, const Built &built, const std::string &path, std::size_t k, float radius, bool masked,
                std::size_t n_threads) {
-    return {data.queries.data(), data.n_queries, data.weights.data(), data.n_queries > 1, {data.n_bits, built.bits.data()},
-            {{data.n_rows, built.blocks.data(), built.bounds.data(), built.supers.data(), built.ids.data(), built.least_ids.data(),
-              masked ? built.wanted.data() : nullptr}},
-            k, radius, n_threads, scanner(path)};
+    const Segment segment{data.n_rows, built.blocks.data(), built.bounds.data(), built.supers.data(), built.ids.data(),
+                          built.least_ids.data(), masked ? built.wanted.data() : nullptr};
+    return {data.queries.data(), data.n_queries, data.weights.data(), data.n_queries > 1,
+            {data.n_bits, built.bits.data()}, {segment}, k, radius, n_threads, scanner(path)};
 }
 
 void check_equal(const std::vector<Hit> &found, const std::vector<Hit> &expected, const std::string &where) {
     check(found.size() == expected.size(), "as many hits", where);
     for (std::size_t i = 0; i < found.size(); ++i)
-        check(found[i].id == expected[i].id && found[i].distance == expected[i].distance && found[i].row == expected[i].row,
+        check(found[i].id == expected[i].id && found[i].distance == expected[i].distance &&
+                  found[i].row == expected[i].row,
               "the same hit", where);
 }
 
@@ -142,7 +151,8 @@ void test_search(std::size_t n_cases) {
         const Built built(data, 1 + below(3));
         const std::size_t k = 1 + below(turn % 3 ? 20 : 2000), n_threads = 1 + below(4);
         const bool masked = below(2);
-        const float radius = below(3) ? std::numeric_limits<float>::infinity() : static_cast<float>(below(data.n_bits + 1)) / 4;
+        const float radius =
+            below(3) ? std::numeric_limits<float>::infinity() : static_cast<float>(below(data.n_bits + 1)) / 4;
         for (const std::string &path : scanner_names()) {
             const std::string where = path + ", " + std::to_string(data.n_rows) + " x " + std::to_string(data.n_bits) +
                                       ", kind " + std::to_string(turn % 5) + ", k " + std::to_string(k);
@@ -156,8 +166,7 @@ void test_search(std::size_t n_cases) {
             for (std::size_t q = 0; q < data.n_queries; ++q) each.insert(each.end(), rows.begin(), rows.end());
             score(task, each.data(), 2, scores.data());
             for (std::size_t q = 0; q < data.n_queries; ++q) {
-                check(scores[2 * q] == plain_distance(&data.codes[built.rows[static_cast<std::size_t>(rows[0])] * data.n_bytes],
-                                                      &data.queries[q * data.n_bytes], &data.weights[q * data.n_bits], data.n_bits),
+                check(scores[2 * q] == plain_distance(data, built, static_cast<std::size_t>(rows[0]), q),
                       "the same score", where);
                 check(std::isinf(scores[2 * q + 1]), "no row, no score", where);
             }
@@ -169,7 +178,8 @@ void test_search(std::size_t n_cases) {
 void test_scans(std::size_t n_cases) {
     for (std::size_t turn = 0; turn < n_cases; ++turn) {
         const std::size_t n_bytes = 1 + below(turn % 2 ? 16 : 200);
-        std::vector<std::uint8_t> blocks(64 * n_bytes * 64), bounds(n_bytes * 128), query(n_bytes), free(n_bytes), rows(n_bytes * 32), shared(n_bytes * 32);
+        std::vector<std::uint8_t> blocks(64 * n_bytes * 64), bounds(n_bytes * 128), query(n_bytes), free(n_bytes);
+        std::vector<std::uint8_t> rows(n_bytes * 32), shared(n_bytes * 32);
         for (auto *bytes : {&blocks, &bounds, &query, &free})
             for (auto &byte : *bytes) byte = static_cast<std::uint8_t>(random_bits());
         for (std::size_t byte = 0; byte < n_bytes; ++byte)  // some blocks of equal rows
@@ -177,7 +187,8 @@ void test_scans(std::size_t n_cases) {
         for (auto *bytes : {&rows, &shared})
             for (auto &byte : *bytes) byte = static_cast<std::uint8_t>(below(1 + 400 / n_bytes) & 127);
         Tables tables{n_bytes, rows.data(), shared.data(), query.data(), 0};
-        const std::uint64_t live = random_bits() | random_bits(), now = live & (below(2) ? ~std::uint64_t{0} : random_bits());
+        const std::uint64_t live = random_bits() | random_bits();
+        const std::uint64_t now = live & (below(2) ? ~std::uint64_t{0} : random_bits());
         for (const std::string &path : scanner_names()) {
             const Scanner &one = *scanner(path);
             const std::string where = path + ", " + std::to_string(n_bytes) + " bytes";
@@ -204,7 +215,9 @@ void test_scans(std::size_t n_cases) {
                           (wide ? scalar_scanner.blocks16 : scalar_scanner.blocks8)(bounds.data(), tables),
                       "the same blocks", where);
             }
-            check(one.uniform(bounds.data(), free.data(), n_bytes) == scalar_scanner.uniform(bounds.data(), free.data(), n_bytes), "uniform", where);
+            check(one.uniform(bounds.data(), free.data(), n_bytes) ==
+                      scalar_scanner.uniform(bounds.data(), free.data(), n_bytes),
+                  "the same uniform blocks", where);
         }
     }
 }
@@ -240,7 +253,8 @@ void test_distances() {
     for (std::size_t q = 0; q < 3; ++q)
         for (std::size_t i = 0; i < 500; ++i) {
             const auto *a = &data.codes[i * data.n_bytes], *b = &data.queries[q * data.n_bytes];
-            check(out[q * 500 + i] == plain_distance(a, b, &data.weights[q * 75], 75), "the same distance", "distances");
+            const float distance = plain_distance(a, b, &data.weights[q * 75], 75);
+            check(out[q * 500 + i] == distance, "the same distance", "distances");
             check(counts[q * 500 + i] == plain_distance(a, b, ones.data(), 75), "the same count", "distances");
         }
     for (std::size_t n : {0, 1, 63, 64, 65, 1000}) {
