@@ -1,14 +1,14 @@
 """Make src/bitrank/data/digits.xz, the sample of MNIST that the package carries, from the complete set.
 
-Reads mnist.npz (x_train, y_train, x_test, y_test) from the folder named by BITRANK_DATA, ~/.cache/bitrank by default.
 The same input gives the same bytes: python scripts/make_digits.py
 """
 
 import lzma
-import os
 from pathlib import Path
 
 import numpy as np
+
+from bitrank.datasets import mnist
 
 PER_DIGIT = 1000
 SEED = 20_000
@@ -16,10 +16,7 @@ OUTPUT = Path(__file__).parents[1] / "src" / "bitrank" / "data" / "digits.xz"
 
 
 def main() -> None:
-    folder = Path(os.environ.get("BITRANK_DATA", "~/.cache/bitrank")).expanduser()
-    with np.load(folder / "mnist.npz", allow_pickle=False) as mnist:
-        images = np.concatenate([mnist["x_train"], mnist["x_test"]])
-        labels = np.concatenate([mnist["y_train"], mnist["y_test"]])
+    images, labels = mnist()
     rng = np.random.default_rng(SEED)
     rows = [rng.choice(np.flatnonzero(labels == digit), PER_DIGIT, replace=False) for digit in range(10)]
     kept = np.sort(np.concatenate(rows))

@@ -2,6 +2,8 @@
 
 from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing
 from bitrank.index import Index
+from bitrank.online import OnlineRankingSVM
+from bitrank.query_adaptive import QueryAdaptiveRanker
 from bitrank.ranking_svm import RankingSVM
 from bitrank.storage import IndexFormatError
 from bitrank.whrank import WhRank
@@ -12,6 +14,8 @@ __all__ = [
     "Index",
     "IndexFormatError",
     "IsotropicHashing",
+    "OnlineRankingSVM",
+    "QueryAdaptiveRanker",
     "RankingSVM",
     "SignBits",
     "SpectralHashing",

@@ -68,3 +68,30 @@ def restore(
 ) -> None: ...
 def checksum(data: npt.NDArray[np.uint8]) -> int: ...
 def kernel_paths() -> list[str]: ...
+def margins(
+    plus: npt.NDArray[np.uint8],
+    minus: npt.NDArray[np.uint8],
+    weights: npt.NDArray[np.float64],
+    out: npt.NDArray[np.float64],
+) -> None: ...
+def combine(
+    plus: npt.NDArray[np.uint8],
+    minus: npt.NDArray[np.uint8],
+    values: npt.NDArray[np.float64],
+    out: npt.NDArray[np.float64],
+) -> None: ...
+def gram(
+    plus: npt.NDArray[np.uint8],
+    minus: npt.NDArray[np.uint8],
+    active: npt.NDArray[np.bool_],
+    out: npt.NDArray[np.float64],
+    total: npt.NDArray[np.float64],
+) -> None: ...
+def passive_aggressive(
+    order: npt.NDArray[np.float64],
+    tie: npt.NDArray[np.float64],
+    c_order: float,
+    c_tie: float,
+    tolerance: float,
+    weights: npt.NDArray[np.float64],
+) -> int: ...

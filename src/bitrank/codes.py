@@ -248,6 +248,17 @@ def check_magnitudes(magnitudes: Any, n_queries: int, n_bits: int) -> Weights:
     return array
 
 
+def weights_for_queries(
+    weights: npt.NDArray[np.floating[Any]], query_codes: Any, magnitudes: Any | None, n_bits: int
+) -> Weights:
+    """Learned weights, one vector or one a query, as a row for each query; times the query's magnitudes, if given."""
+    query_codes = check_codes(query_codes, n_bits, name="query_codes")
+    shape = (len(query_codes), n_bits)
+    if magnitudes is None:
+        return np.broadcast_to(weights, shape).astype(np.float32)
+    return (weights * check_magnitudes(magnitudes, *shape)).astype(np.float32)
+
+
 def _check_pair(queries: Any, codes: Any) -> tuple[Codes, Codes]:
     queries, codes = check_codes(queries, name="queries"), check_codes(codes)
     if queries.shape[1] != codes.shape[1]:

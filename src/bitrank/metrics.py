@@ -64,22 +64,6 @@ def mean_average_precision(distances: npt.ArrayLike, relevant: npt.ArrayLike) ->
     return _mean(average_precision(distances, relevant))
 
 
-def average_precision_and_precision_at(
-    distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int
-) -> tuple[Floats, Floats]:
-    """`average_precision` and `precision_at`, from one sort.
-
-    Examples
-    --------
-    >>> average_precision_and_precision_at([[0, 1, 2]], [[True, False, False]], k=2)
-    (array([1.]), array([0.5]))
-    """
-    k = _check_k(k)
-    parts = by_chunk(lambda groups: (_average_precision(groups), _precision(groups, k)), distances, relevant)
-    ap, precision = zip(*parts, strict=True)
-    return np.concatenate(ap), np.concatenate(precision)
-
-
 def precision_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floats:
     """Expected share of relevant items among the first `k`, for every query.
 

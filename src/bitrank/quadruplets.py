@@ -6,7 +6,7 @@ differences of codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,6 +17,15 @@ from bitrank.codes import Codes, check_codes, distances
 
 Rows = npt.NDArray[np.int64]
 Strategy = Literal["uniform", "near"]
+
+# Ways to draw that learners try where they choose for themselves: among the nearest few hundred, among wider
+# neighbourhoods, and from the whole collection. Near ones serve the top of a list, wide ones the rest of it.
+WAYS: tuple[dict[str, Any], ...] = (
+    {"strategy": "near", "n_neighbors": 200},
+    {"strategy": "near", "n_neighbors": 0.03},
+    {"strategy": "near", "n_neighbors": 0.12},
+    {"strategy": "uniform", "n_neighbors": None},
+)
 
 # With "near", at most this many distinct queries have their neighbours looked up, whatever the size of the draw.
 _MOST_NEAR_QUERIES = 4096
@@ -77,6 +86,33 @@ def draw_quadruplets(
         raise ValueError('strategy "near" needs codes, and query_codes where query_y is given')
     near = _Neighbors(classes, codes, query_codes, n_quadruplets, n_neighbors, random)
     return _distinct(near.draw, near.capacity(), n_quadruplets, random)
+
+
+def draw_ways(
+    y: npt.ArrayLike,
+    n_quadruplets: int,
+    *,
+    codes: Codes,
+    ways: Sequence[dict[str, Any]] = WAYS,
+    random: np.random.Generator,
+) -> Iterator[tuple[dict[str, Any], Rows]]:
+    """Draw in each of several ways; one that finds nothing to draw is left out, unless it is the last.
+
+    Examples
+    --------
+    >>> codes, y = np.zeros((8, 1), np.uint8), [0, 0, 0, 0, 1, 1, 1, 1]
+    >>> drawn = draw_ways(y, 5, codes=codes, ways=WAYS[::3], random=np.random.default_rng(0))
+    >>> [(way["strategy"], len(rows)) for way, rows in drawn]
+    [('near', 5), ('uniform', 5)]
+    """
+    for way in ways:
+        try:
+            drawn = draw_quadruplets(y, n_quadruplets, codes=codes, random_state=int(random.integers(2**31)), **way)
+        except ValueError:
+            if way is ways[-1]:
+                raise
+            continue
+        yield way, drawn
 
 
 class _Classes:
@@ -159,7 +195,7 @@ class _Neighbors:
         n_near = max(3, round(n_neighbors * len(codes))) if 0 < n_neighbors < 1 else int(n_neighbors)
         if n_near < 3 or (n_neighbors > 1 and n_near != n_neighbors):
             raise ValueError(f"n_neighbors must be an integer from 3 on or a share between 0 and 1, got {n_neighbors}")
-        wanted = min(len(classes.queries), max(1, n_quadruplets // 5), _MOST_NEAR_QUERIES)
+        wanted = min(len(classes.queries), max(1, n_quadruplets // 10), _MOST_NEAR_QUERIES)
         chosen = random.permutation(classes.queries)[:wanted]
         # Similar rows stand first in each query's list, dissimilar ones behind them.
         kept, lists, n_similar = [], [], []

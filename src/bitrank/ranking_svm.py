@@ -16,19 +16,20 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bitrank import gate
-from bitrank.codes import Codes, Weights, check_codes, check_labels, check_magnitudes, check_n_bits, check_weights
-from bitrank.quadruplets import Rows, check_quadruplets, draw_quadruplets
+from bitrank.codes import (
+    Codes,
+    Weights,
+    check_codes,
+    check_labels,
+    check_magnitudes,
+    check_n_bits,
+    check_weights,
+    weights_for_queries,
+)
+from bitrank.quadruplets import WAYS, Rows, check_quadruplets, draw_ways
 from bitrank.solvers import SOLVERS, Array, Constraints, Objective, Solution, best_scale
 
-# C="auto" tries these ways to draw: among the nearest few hundred, among wider neighbourhoods (as shares of the
-# collection), and from the whole of it. Near ones serve the top of the list, wide ones the rest of it.
-_DRAWS: tuple[dict[str, Any], ...] = (
-    {"strategy": "near", "n_neighbors": 200},
-    {"strategy": "near", "n_neighbors": 0.03},
-    {"strategy": "near", "n_neighbors": 0.12},
-    {"strategy": "uniform", "n_neighbors": None},
-)
-# And these constants: the sum of C over all order constraints, and the share of it that tie constraints get.
+# C="auto" tries these constants: the sum of C over all order constraints, and the share of it that ties get.
 _TOTALS = (2.0, 200.0)
 _TIE_SHARES = (0.0, 1.0)
 
@@ -121,32 +122,24 @@ class RankingSVM(BaseEstimator):
         labels = check_labels(y, len(codes))
         values = None if magnitudes is None else check_magnitudes(magnitudes, len(codes), n_bits)
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        draws = [draw for draw in _DRAWS if self.strategy in ("auto", draw["strategy"])]
-        if not draws:
+        ways = [way for way in WAYS if self.strategy in ("auto", way["strategy"])]
+        if not ways:
             raise ValueError(f'strategy must be "auto", "uniform" or "near", got {self.strategy!r}')
 
-        def constraints(rows: Rows, draw: dict[str, Any]) -> Constraints:
-            part = codes[rows]
-            quadruplets = draw_quadruplets(
-                labels[rows], self.n_quadruplets, codes=part, random_state=int(random.integers(2**31)), **draw
-            )
-            return Constraints(part, part, quadruplets, n_bits, None if values is None else values[rows])
+        def draw(rows: Rows, ways: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Constraints]]:
+            part, part_values = codes[rows], None if values is None else values[rows]
+            for way, drawn in draw_ways(labels[rows], self.n_quadruplets, codes=part, ways=ways, random=random):
+                yield way, Constraints(part, part, drawn, n_bits, part_values)
 
         def learn(rows: Rows) -> Iterator[tuple[dict[str, Any], Weights]]:
-            for draw in draws:
-                try:
-                    drawn = constraints(rows, draw)
-                except ValueError:  # no query with both kinds among its nearest: the other draws may do
-                    if draw is draws[-1]:
-                        raise
-                    continue
-                for constants in _constants_to_try(self.n_quadruplets):
-                    yield {**draw, **constants}, self._solve(drawn, **constants).weights.astype(np.float32)
+            for way, constraints in draw(rows, ways):
+                for some in _constants_to_try(self.n_quadruplets):
+                    yield {**way, **some}, self._solve(constraints, **some).weights.astype(np.float32)
 
-        everything = np.arange(len(codes))
+        everything = np.sort(gate.some_rows(len(codes), random))
         if self.C != "auto":
-            draw = _DRAWS[-1] if self.strategy == "auto" else draws[0]
-            return self._learn(constraints(everything, draw), {**draw, **_constants(self.C)})
+            way, constraints = next(draw(everything, ways[-1:] if self.strategy == "auto" else ways[:1]))
+            return self._learn(constraints, {**way, **constants(self.C)})
         choice = gate.choose(
             codes,
             labels,
@@ -157,8 +150,8 @@ class RankingSVM(BaseEstimator):
             validation=self.validation,
             random=random,
         )
-        draw = {name: (choice.params or _DRAWS[-1])[name] for name in _DRAWS[-1]}
-        return self._learn(constraints(everything, draw), choice.params, choice)
+        chosen = {name: (choice.params or ways[-1])[name] for name in ways[-1]}
+        return self._learn(next(draw(everything, [chosen]))[1], choice.params, choice)
 
     def fit_quadruplets(
         self,
@@ -187,13 +180,11 @@ class RankingSVM(BaseEstimator):
         rows = check_quadruplets(quadruplets, len(codes), len(queries))
         values = None if magnitudes is None else check_magnitudes(magnitudes, len(queries), n_bits)
         if self.C != "auto":
-            return self._learn(Constraints(queries, codes, rows, n_bits, values), _constants(self.C))
+            return self._learn(Constraints(queries, codes, rows, n_bits, values), constants(self.C))
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         held_out = gate.hold_out_queries(rows[:, 0], random)
         learn = Constraints(queries, codes, rows[~held_out], n_bits, values)
-        candidates = (
-            (constants, self._solve(learn, **constants).weights) for constants in _constants_to_try(learn.n_rows)
-        )
+        candidates = ((some, self._solve(learn, **some).weights) for some in _constants_to_try(len(rows)))
         judge = Constraints(queries, codes, rows[held_out], n_bits, values)
         choice = gate.choose_by_order(judge.margins, candidates, n_bits)
         return self._learn(Constraints(queries, codes, rows, n_bits, values), choice.params, choice)
@@ -206,10 +197,7 @@ class RankingSVM(BaseEstimator):
         float32 array of shape (n_queries, n_bits)
         """
         check_is_fitted(self)
-        query_codes = check_codes(query_codes, self.n_bits_, name="query_codes")
-        if magnitudes is None:
-            return np.tile(self.weights_, (len(query_codes), 1))
-        return check_magnitudes(magnitudes, len(query_codes), self.n_bits_) * self.weights_
+        return weights_for_queries(self.weights_, query_codes, magnitudes, self.n_bits_)
 
     def _solve(self, constraints: Constraints, C_order: float, C_tie: float) -> Solution:
         if self.solver not in SOLVERS:
@@ -245,10 +233,11 @@ class RankingSVM(BaseEstimator):
         return self
 
 
-def _constants(C: Any) -> dict[str, float]:
+def constants(C: Any) -> dict[str, float]:
+    """C_order and C_tie from one number or two."""
     pair = np.atleast_1d(np.asarray(C, dtype=np.float64)) if not isinstance(C, str) else np.array([np.nan])
     if pair.shape not in ((1,), (2,)) or not np.isfinite(pair).all() or (pair < 0).any():
-        raise ValueError(f'C must be "auto", a number or two, finite and not negative, got {C!r}')
+        raise ValueError(f'C must be a number or two, finite and not negative (or "auto", offline), got {C!r}')
     return {"C_order": float(pair[0]), "C_tie": float(pair[-1])}
 
 

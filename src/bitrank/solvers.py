@@ -18,18 +18,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from bitrank import _kernel
 from bitrank.codes import Codes
 
 Array = npt.NDArray[np.float64]
+Kind = Literal["order", "tie"]
 
-# Rows of (1) and (2) are made dense a block at a time; all of them at once where that takes no more than this.
+# Rows are made dense so many at a time.
 _BLOCK_ROWS = 8192
-_DENSE_BYTES = 64_000_000
 
 
 class Solution(NamedTuple):
@@ -75,52 +76,75 @@ class Constraints:
             scale = magnitudes / np.where(mean > 0, mean, 1)
         self.n_bits = n_bits
         self.n_rows = len(quadruplets)
+        # The three differences of (1) and (2): to the dissimilar item, to the similar one, to the other similar one.
         self._differences = [query ^ items[column] for column in quadruplets.T[1:]]
-        self._magnitudes = scale
-        self._query_rows = quadruplets[:, 0] if magnitudes is not None else None
-        self._dense = None
-        if self.n_rows * n_bits * 8 <= _DENSE_BYTES:
-            self._dense = self._rows(0, 1, slice(0, self.n_rows))
+        self._scale = scale
+        self._query_rows = quadruplets[:, 0]
 
     @property
     def has_ties(self) -> bool:
         """Whether there are tie rows: quadruplets, not triplets."""
         return len(self._differences) == 3
 
-    def _rows(self, plus: int, minus: int, rows: slice) -> Array:
-        a, b = (
-            np.unpackbits(self._differences[which][rows], axis=1, count=self.n_bits).view(np.int8)
-            for which in (plus, minus)
-        )
-        dense = np.subtract(a, b).astype(np.float64)
-        if self._magnitudes is not None and self._query_rows is not None:
-            dense *= self._magnitudes[self._query_rows[rows]]
-        return dense
+    def _pair(self, which: Kind) -> tuple[Codes, Codes]:
+        near = self._differences[1]
+        return (self._differences[0], near) if which == "order" else (near, self._differences[2])
 
-    def _blocks(self) -> Iterator[slice]:
+    def dense(self, which: Kind, rows: slice = slice(None)) -> Array:
+        """Rows D or T as numbers; triplets have no T."""
+        if which == "tie" and not self.has_ties:
+            return np.zeros((0, self.n_bits))
+        plus, minus = (np.unpackbits(bits[rows], axis=1, count=self.n_bits).view(np.int8) for bits in self._pair(which))
+        dense = np.subtract(plus, minus).astype(np.float64)
+        return dense if self._scale is None else dense * self._scale[self._query_rows[rows]]
+
+    def _blocks(self, which: Kind) -> Iterator[tuple[slice, Array]]:
         for start in range(0, self.n_rows, _BLOCK_ROWS):
-            yield slice(start, min(start + _BLOCK_ROWS, self.n_rows))
+            rows = slice(start, min(start + _BLOCK_ROWS, self.n_rows))
+            yield rows, self.dense(which, rows)
 
-    def order_blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Dense rows D of equation (1), a block at a time."""
-        if self._dense is not None:
-            yield slice(0, self.n_rows), self._dense
-        else:
-            for rows in self._blocks():
-                yield rows, self._rows(0, 1, rows)
+    # Without magnitudes the rows hold only -1, 0 and 1, and the kernel works on their packed bits.
 
     def margins(self, weights: Array) -> Array:
         """D w: how much farther the dissimilar item is than the similar one."""
-        return np.concatenate([rows @ weights for _, rows in self.order_blocks()])
+        if self._scale is not None:
+            return np.concatenate([block @ weights for _, block in self._blocks("order")])
+        out = np.empty(self.n_rows)
+        _kernel.margins(*self._pair("order"), np.ascontiguousarray(weights, np.float64), out)
+        return out
+
+    def combine(self, values: Array) -> Array:
+        """Dᵀ v, for a value a row."""
+        out = np.zeros(self.n_bits)
+        if self._scale is None:
+            _kernel.combine(*self._pair("order"), values, out)
+        else:
+            for rows, block in self._blocks("order"):
+                out += values[rows] @ block
+        return out
+
+    def gram(self, active: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+        """DᵀD and the sum of the rows of D, over the active rows."""
+        gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
+        if self._scale is None:
+            _kernel.gram(*self._pair("order"), active, gram, total)
+        else:
+            for rows, block in self._blocks("order"):
+                part = block[active[rows]]
+                gram += part.T @ part
+                total += part.sum(axis=0)
+        return gram, total
 
     @cached_property
     def tie_gram(self) -> Array:
-        """TᵀT of equation (2), all that the tie rows contribute to the objective."""
-        gram = np.zeros((self.n_bits, self.n_bits))
+        """TᵀT of equation (2), all that the tie rows contribute to the objective; zero for triplets."""
+        gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
         if self.has_ties:
-            for block in self._blocks():
-                rows = self._rows(1, 2, block)
-                gram += rows.T @ rows
+            if self._scale is None:
+                _kernel.gram(*self._pair("tie"), np.ones(self.n_rows, bool), gram, total)
+            else:
+                for _, block in self._blocks("tie"):
+                    gram += block.T @ block
         return gram
 
 
@@ -149,27 +173,33 @@ class Objective:
 
     def value_and_gradient(self, weights: Array) -> tuple[float, Array]:
         """J(w) and equation (4)."""
-        pulled = self.tie_gram @ weights
-        step = weights - self.prior
-        value = 0.5 * step @ step + self.c_tie * (weights @ pulled)
-        gradient = step + 2 * self.c_tie * pulled
-        for _, rows in self.constraints.order_blocks():
-            slack = np.maximum(1.0 - rows @ weights, 0.0)
-            value += self.c_order * (slack @ slack)
-            gradient -= 2 * self.c_order * (slack @ rows)
+        slack = np.maximum(1.0 - self.constraints.margins(weights), 0.0)
+        pulled, step = self.tie_gram @ weights, weights - self.prior
+        value = 0.5 * step @ step + self.c_order * (slack @ slack) + self.c_tie * (weights @ pulled)
+        gradient = step - 2 * self.c_order * self.constraints.combine(slack) + 2 * self.c_tie * pulled
         return float(value), gradient
 
-    def piece(self, weights: Array) -> tuple[Array, Array, Array]:
-        """Margins at w, and J's quadratic piece there, ½ vᵀHv − bᵀv + const: the margins, H and b."""
-        hessian = np.eye(len(weights)) + 2 * self.c_tie * self.tie_gram
-        linear = self.prior.copy()
-        margins = np.empty(self.constraints.n_rows)
-        for where, rows in self.constraints.order_blocks():
-            margins[where] = rows @ weights
-            active = rows[margins[where] < 1.0]
-            hessian += 2 * self.c_order * (active.T @ active)
-            linear += 2 * self.c_order * active.sum(axis=0)
-        return margins, hessian, linear
+
+class _Pieces:
+    """J's quadratic pieces ½ vᵀHv − bᵀv + const, each from the last one by the rows that became active or ceased to."""
+
+    def __init__(self, objective: Objective) -> None:
+        n_bits = len(objective.prior)
+        self.objective, self.active = objective, np.zeros(objective.constraints.n_rows, bool)
+        self.gram, self.total = np.zeros((n_bits, n_bits)), np.zeros(n_bits)
+        self.fixed = np.eye(n_bits) + 2 * objective.c_tie * objective.tie_gram
+
+    def at(self, margins: Array) -> tuple[Array, Array]:
+        """H and b of the piece with these margins."""
+        active = margins < 1.0
+        for sign, changed in ((1.0, active & ~self.active), (-1.0, self.active & ~active)):
+            if changed.any():
+                gram, total = self.objective.constraints.gram(changed)
+                self.gram += sign * gram
+                self.total += sign * total
+        self.active = active
+        c = 2 * self.objective.c_order
+        return self.fixed + c * self.gram, self.objective.prior + c * self.total
 
 
 class Solver(Protocol):
@@ -193,28 +223,27 @@ def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-1
     It ends when the gap is at most `tol` times the objective, usually after four to eight steps.
     """
     weights = _feasible(objective, start)
-    margins, hessian, linear = objective.piece(weights)
+    margins = objective.constraints.margins(weights)
     value = objective.value(weights, margins)
+    pieces = _Pieces(objective)
     for n_iter in range(max_iter + 1):
+        hessian, linear = pieces.at(margins)
         gradient = hessian @ weights - linear
         gap = duality_gap(weights, gradient)
         if gap <= tol * value or n_iter == max_iter:
             break
-        target = _non_negative_minimum(hessian, linear, weights)
-        new_margins, new_hessian, new_linear = objective.piece(target)
-        new_value = objective.value(target, new_margins)
-        # A full step where it helps; otherwise shorter ones, for which the margins are known without another pass.
-        slope = gradient @ (target - weights)
-        step = 1.0
-        while new_value > value + 1e-4 * step * slope and step > 1e-10:
-            step *= 0.5
-            new_value = objective.value(weights + step * (target - weights), margins + step * (new_margins - margins))
-        if new_value >= value:
+        step = _non_negative_minimum(hessian, linear, weights) - weights
+        margin_step = objective.constraints.margins(weights + step) - margins
+        slope = gradient @ step
+        # A full step where it helps; otherwise shorter ones, for which the margins are known.
+        length = 1.0
+        while (new := objective.value(weights + length * step, margins + length * margin_step)) > (
+            value + 1e-4 * length * slope
+        ) and length > 1e-10:
+            length *= 0.5
+        if new >= value:
             break  # as far as floating point goes
-        if step < 1.0:
-            target = weights + step * (target - weights)
-            new_margins, new_hessian, new_linear = objective.piece(target)
-        weights, margins, hessian, linear, value = target, new_margins, new_hessian, new_linear, new_value
+        weights, margins, value = weights + length * step, margins + length * margin_step, new
     return Solution(weights, value, gap, n_iter)
 
 

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from bitrank.codes import Codes, Weights, check_codes
+from bitrank.codes import Codes, Weights, weights_for_queries
 
 
 class WhRank(BaseEstimator):
@@ -97,17 +97,7 @@ class WhRank(BaseEstimator):
         array([[3., 1.]], dtype=float32)
         """
         check_is_fitted(self)
-        query_codes = check_codes(query_codes, self.n_bits_, name="query_codes")
-        shape = (len(query_codes), self.n_bits_)
-        if magnitudes is None:
-            return np.tile(self.weights_, (len(query_codes), 1))
-        values = check_array(magnitudes, dtype=np.float32, ensure_min_samples=0, input_name="magnitudes")
-        if values.shape != shape:
-            raise ValueError(f"magnitudes must have shape {shape}, one row a query, got {values.shape}")
-        if (values < 0).any():
-            raise ValueError("magnitudes must not be negative: take the absolute values of the projections")
-        weights: Weights = values * self.weights_
-        return weights
+        return weights_for_queries(self.weights_, query_codes, magnitudes, self.n_bits_)
 
 
 def asymmetric_weights(projections: npt.ArrayLike) -> Weights:

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "checksum.hpp"
+#include "constraints.hpp"
 #include "distances.hpp"
 #include "layout.hpp"
 #include "search.hpp"
@@ -176,6 +177,42 @@ std::uint64_t checksum(Vector<const std::uint8_t> bytes) {
     return bitrank::checksum(bytes.data(), bytes.shape(0));
 }
 
+bitrank::PackedRows packed_rows(const Codes &plus, const Codes &minus, std::size_t n_bits) {
+    require(plus.shape(0) == minus.shape(0) && plus.shape(1) == minus.shape(1), "plus and minus must have one shape");
+    require(plus.shape(1) == (n_bits + 7) / 8, "rows must have ceil(n_bits / 8) bytes");
+    return {plus.data(), minus.data(), plus.shape(0), n_bits};
+}
+
+void margins(Codes plus, Codes minus, Vector<const double> weights, Vector<double> out) {
+    const auto rows = packed_rows(plus, minus, weights.shape(0));
+    require(out.shape(0) == rows.n_rows, "out must have one value a row");
+    nb::gil_scoped_release release;
+    bitrank::margins(rows, weights.data(), out.data());
+}
+
+void combine(Codes plus, Codes minus, Vector<const double> values, Vector<double> out) {
+    const auto rows = packed_rows(plus, minus, out.shape(0));
+    require(values.shape(0) == rows.n_rows, "values must have one value a row");
+    nb::gil_scoped_release release;
+    bitrank::combine(rows, values.data(), out.data());
+}
+
+void gram(Codes plus, Codes minus, Vector<const bool> active, Matrix<double> out, Vector<double> total) {
+    const auto rows = packed_rows(plus, minus, total.shape(0));
+    require(active.shape(0) == rows.n_rows, "active must have one value a row");
+    require(out.shape(0) == rows.n_bits && out.shape(1) == rows.n_bits, "out must be (n_bits, n_bits)");
+    nb::gil_scoped_release release;
+    bitrank::gram(rows, reinterpret_cast<const std::uint8_t *>(active.data()), out.data(), total.data());
+}
+
+std::size_t passive_aggressive(Matrix<const double> order, Matrix<const double> tie, double c_order, double c_tie,
+                               double tolerance, Vector<double> weights) {
+    const std::size_t n_bits = weights.shape(0);
+    require(order.shape(1) == n_bits && tie.shape(1) == n_bits, "rows must have n_bits values");
+    return bitrank::passive_aggressive({order.data(), order.shape(0)}, {tie.data(), tie.shape(0)}, n_bits, c_order,
+                                       c_tie, tolerance, weights.data());
+}
+
 }  // namespace
 
 NB_MODULE(_kernel, module) {
@@ -187,11 +224,15 @@ NB_MODULE(_kernel, module) {
                "path"_a = "");
     module.def("score", &score, "queries"_a, "weights"_a, "order"_a, "segments"_a, "rows"_a, "out"_a.noconvert(),
                "threads"_a);
-    module.def("sorted_rows", &sorted_rows, "codes"_a, "ids"_a, "order"_a, "rows"_a.noconvert(),
-               "threads"_a);
+    module.def("sorted_rows", &sorted_rows, "codes"_a, "ids"_a, "order"_a, "rows"_a.noconvert(), "threads"_a);
     module.def("build", &build, "codes"_a, "rows"_a, "order"_a, "blocks"_a.noconvert(), "bounds"_a.noconvert(),
                "supers"_a.noconvert(), "threads"_a);
     module.def("restore", &restore, "blocks"_a, "order"_a, "codes"_a.noconvert(), "threads"_a);
     module.def("checksum", &checksum, "data"_a);
     module.def("kernel_paths", &bitrank::scanner_names);
+    module.def("margins", &margins, "plus"_a, "minus"_a, "weights"_a, "out"_a.noconvert());
+    module.def("combine", &combine, "plus"_a, "minus"_a, "values"_a, "out"_a.noconvert());
+    module.def("gram", &gram, "plus"_a, "minus"_a, "active"_a, "out"_a.noconvert(), "total"_a.noconvert());
+    module.def("passive_aggressive", &passive_aggressive, "order"_a, "tie"_a, "c_order"_a, "c_tie"_a, "tolerance"_a,
+               "weights"_a.noconvert());
 }

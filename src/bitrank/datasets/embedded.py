@@ -1,4 +1,4 @@
-"""Data to try things on: 10 000 handwritten digits, stored inside the package.
+"""The data that the package carries: 10 000 handwritten digits.
 
 The demo, the documentation and the tests start from these; nothing is downloaded.
 """
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 N_DIGITS = 10_000
 
-_FILE = Path(__file__).with_name("data") / "digits.xz"
+_FILE = Path(__file__).parents[1] / "data" / "digits.xz"
 
 
 class Digits(NamedTuple):

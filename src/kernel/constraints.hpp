@@ -1,0 +1,36 @@
+// Order and tie constraints held as packed bits: a row is the difference of two code differences, plus - minus, with
+// values -1, 0 and 1. Products with such rows, and one passive-aggressive update from a few of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bitrank {
+
+struct PackedRows {
+    const std::uint8_t *plus;   // n_rows x n_bytes
+    const std::uint8_t *minus;  // n_rows x n_bytes
+    std::size_t n_rows;
+    std::size_t n_bits;
+};
+
+// out[r] = row r times weights, summed in double.
+void margins(const PackedRows &rows, const double *weights, double *out);
+
+// out = sum over rows r of values[r] times row r, n_bits.
+void combine(const PackedRows &rows, const double *values, double *out);
+
+// Sums over the rows r with active[r] (all of them where active is null): gram = sum of row^T row, n_bits x n_bits,
+// and total = sum of rows, n_bits. Whole numbers, counted exactly.
+void gram(const PackedRows &rows, const std::uint8_t *active, double *gram, double *total);
+
+// The minimum of 1/2 |w - w0|^2 + c_order sum max(0, 1 - order_r w)^2 + c_tie sum (tie_r w)^2 over w >= 0, by
+// coordinate ascent in the dual: made for a handful of rows. Rows are dense. Returns the number of sweeps.
+struct DenseRows {
+    const double *values;  // n_rows x n_bits
+    std::size_t n_rows;
+};
+std::size_t passive_aggressive(const DenseRows &order, const DenseRows &tie, std::size_t n_bits, double c_order,
+                               double c_tie, double tolerance, double *weights);
+
+}  // namespace bitrank
