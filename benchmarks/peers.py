@@ -19,12 +19,11 @@ def flat(codes: np.ndarray) -> Search:
     return lambda queries, k: index.search(queries, k)[1]
 
 
-def hnsw(codes: np.ndarray, ef: int) -> Search:
-    """FAISS IndexBinaryHNSW, M = 16: approximate, plain Hamming distance."""
+def hnsw(codes: np.ndarray) -> tuple[faiss.IndexBinaryHNSW, Search]:
+    """FAISS IndexBinaryHNSW, M = 16: approximate, plain Hamming distance; and itself, to set `hnsw.efSearch`."""
     index = faiss.IndexBinaryHNSW(8 * codes.shape[1], 16)
-    index.hnsw.efSearch = ef
     index.add(codes)
-    return lambda queries, k: index.search(queries, k)[1]
+    return index, lambda queries, k: index.search(queries, k)[1]
 
 
 def pq_fast_scan(codes: np.ndarray, weights: np.ndarray) -> Search:
