@@ -47,7 +47,7 @@ def draw(records: list[dict]) -> None:
     axes.set_yticks(range(len(groups)), groups)
     axes.invert_yaxis()
     axes.set_xlabel("speed, as a multiple of FAISS IndexBinaryFlat (plain Hamming, exact); one core, k = 10")
-    axes.legend(loc="lower right", fontsize=7)
+    axes.legend(loc="upper right", fontsize=7)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(RESULTS / "search.png", dpi=120)
@@ -57,7 +57,7 @@ def print_tables(records: list[dict]) -> None:
     print("| codes | contender | k=10 | k=100 | × flat, k=10 | × flat, k=100 |\n|---|---|---|---|---|---|")
     for first in (r for r in records if r["section"] in ("random", "real", "long") and r["k"] == 10):
         second = next(
-            r for r in records if r["k"] == 100 and (title(r), r["contender"]) == (title(first), first["contender"])
+            r for r in records if r.get("k") == 100 and (title(r), r["contender"]) == (title(first), first["contender"])
         )
         print(
             f"| {title(first)} | {first['contender']} | {first['ms']:.2f} ms | {second['ms']:.2f} ms "
