@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-lowest check clean
+.PHONY: demo test test-lowest check bench sanitize test-neon clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -24,6 +24,34 @@ check: $(VENV)/check.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py
+
+bench: $(VENV)/bench.installed
+	$(BIN)/python benchmarks/run.py
+
+# The kernel's own tests, without Python: under both sanitizers, and for 64-bit ARM under qemu
+# (Debian: g++-aarch64-linux-gnu, qemu-user-static).
+KERNEL_FLAGS := -std=c++20 -O1 -g -Wall -Wextra -pthread
+KERNEL_PARTS := checksum distances layout query scan scan_scalar search
+build/%/test_kernel: tests/kernel/test_kernel.cpp $(wildcard src/kernel/*)
+	mkdir -p $(@D)
+	for part in $(KERNEL_PARTS) $(KERNEL_MORE); do \
+	  case $$part in scan_avx2) isa=-mavx2;; scan_avx512) isa=-mavx512bw\ -Wno-maybe-uninitialized;; *) isa=;; esac; \
+	  $(CXX) $(KERNEL_FLAGS) $(KERNEL_EXTRA) $$isa -c src/kernel/$$part.cpp -o $(@D)/$$part.o || exit 1; \
+	done
+	$(CXX) $(KERNEL_FLAGS) $(KERNEL_EXTRA) $< $(@D)/*.o -o $@
+
+sanitize: KERNEL_MORE := $(if $(filter x86_64,$(shell uname -m)),scan_avx2 scan_avx512,scan_neon)
+build/address/test_kernel: KERNEL_EXTRA := -fsanitize=address,undefined -fno-sanitize-recover=all
+build/thread/test_kernel: KERNEL_EXTRA := -fsanitize=thread
+sanitize: build/address/test_kernel build/thread/test_kernel
+	build/address/test_kernel
+	build/thread/test_kernel 20
+
+build/neon/test_kernel: CXX := aarch64-linux-gnu-g++
+build/neon/test_kernel: KERNEL_MORE := scan_neon
+build/neon/test_kernel: KERNEL_EXTRA := -static -O2
+test-neon: build/neon/test_kernel
+	qemu-aarch64-static build/neon/test_kernel
 
 clean:
 	rm -rf $(VENV) $(VENV)-lowest build dist

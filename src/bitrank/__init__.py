@@ -1,14 +1,18 @@
 """Ranking with binary codes: learn a weight per bit, rank by weighted Hamming distance."""
 
 from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing
+from bitrank.index import Index
 from bitrank.online import OnlineRankingSVM
 from bitrank.query_adaptive import QueryAdaptiveRanker
 from bitrank.ranking_svm import RankingSVM
+from bitrank.storage import IndexFormatError
 from bitrank.whrank import WhRank
 
 __all__ = [
     "ITQ",
     "LSH",
+    "Index",
+    "IndexFormatError",
     "IsotropicHashing",
     "OnlineRankingSVM",
     "QueryAdaptiveRanker",

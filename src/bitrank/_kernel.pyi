@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +16,58 @@ def hamming(
     out: npt.NDArray[np.uint16],
     threads: int = 1,
 ) -> None: ...
+
+_Segments = Sequence[
+    tuple[
+        npt.NDArray[np.uint8],
+        npt.NDArray[np.uint8],
+        npt.NDArray[np.uint8],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.uint64] | None,
+    ]
+]
+
+def search(
+    queries: npt.NDArray[np.uint8],
+    weights: npt.NDArray[np.float32],
+    order: npt.NDArray[np.uint16],
+    segments: _Segments,
+    k: int,
+    radius: float,
+    threads: int,
+    path: str = "",
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.int64]]: ...
+def score(
+    queries: npt.NDArray[np.uint8],
+    weights: npt.NDArray[np.float32],
+    order: npt.NDArray[np.uint16],
+    segments: _Segments,
+    rows: npt.NDArray[np.int64],
+    out: npt.NDArray[np.float32],
+    threads: int,
+) -> None: ...
+def sorted_rows(
+    codes: npt.NDArray[np.uint8],
+    ids: npt.NDArray[np.int64],
+    order: npt.NDArray[np.uint16],
+    rows: npt.NDArray[np.uint32],
+    threads: int,
+) -> None: ...
+def build(
+    codes: npt.NDArray[np.uint8],
+    rows: npt.NDArray[np.uint32],
+    order: npt.NDArray[np.uint16],
+    blocks: npt.NDArray[np.uint8],
+    bounds: npt.NDArray[np.uint8],
+    supers: npt.NDArray[np.uint8],
+    threads: int,
+) -> None: ...
+def restore(
+    blocks: npt.NDArray[np.uint8], order: npt.NDArray[np.uint16], codes: npt.NDArray[np.uint8], threads: int
+) -> None: ...
+def checksum(data: npt.NDArray[np.uint8]) -> int: ...
+def kernel_paths() -> list[str]: ...
 def margins(
     plus: npt.NDArray[np.uint8],
     minus: npt.NDArray[np.uint8],

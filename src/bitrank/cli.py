@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import bitrank
+from bitrank import index_cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help()
         return 2
-    return _demo(arguments)
+    return index_cli.run(arguments) if arguments.command == "index" else _demo(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--output", type=Path, default=Path("bitrank-demo"), help="folder for the pictures (default: %(default)s)"
     )
+    index_cli.add_parser(commands)
     return parser
 
 

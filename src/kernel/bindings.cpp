@@ -1,11 +1,22 @@
 // The only file that knows Python: it checks shapes, releases the GIL and calls the kernel.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
+#include <limits>
+#include <memory>
+#include <optional>
 #include <stdexcept>
+#include <tuple>
 
+#include "checksum.hpp"
 #include "constraints.hpp"
 #include "distances.hpp"
+#include "layout.hpp"
+#include "search.hpp"
 
 namespace nb = nanobind;
 
@@ -44,6 +55,127 @@ void hamming(Codes queries, Codes codes, Matrix<std::uint16_t> out, std::size_t 
 
 template <typename T>
 using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T, std::size_t n>
+using Array = nb::ndarray<T, nb::ndim<n>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Result = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
+using Bits = Vector<const std::uint16_t>;
+// blocks, bounds, supers, ids, least_ids, wanted
+using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::uint8_t, 4>,
+                                 Array<const std::uint8_t, 3>, Vector<const std::int64_t>, Vector<const std::int64_t>,
+                                 std::optional<Vector<const std::uint64_t>>>;
+
+bitrank::Order order_of(const Bits &bits) {
+    for (std::size_t i = 0; i < bits.shape(0); ++i)
+        require(bits.data()[i] < bits.shape(0), "order must be a permutation of the bits");
+    return {bits.shape(0), bits.data()};
+}
+
+bitrank::Segment segment_of(const SegmentArrays &arrays, std::size_t n_bytes) {
+    const auto &[blocks, bounds, supers, ids, least_ids, wanted] = arrays;
+    const bitrank::Segment out{ids.shape(0), blocks.data(), bounds.data(), supers.data(), ids.data(), least_ids.data(),
+                               wanted ? wanted->data() : nullptr};
+    require(blocks.shape(0) == out.n_blocks() && blocks.shape(1) == n_bytes && blocks.shape(2) == bitrank::lane_count,
+            "blocks must be (n_blocks, n_bytes, 64)");
+    require(bounds.shape(0) == out.n_supers() && bounds.shape(1) == n_bytes && bounds.shape(2) == 2 &&
+                bounds.shape(3) == bitrank::lane_count,
+            "bounds must be (n_supers, n_bytes, 2, 64)");
+    require(supers.shape(0) == out.n_supers() && supers.shape(1) == n_bytes && supers.shape(2) == 2,
+            "supers must be (n_supers, n_bytes, 2)");
+    require(least_ids.shape(0) == out.n_blocks(), "least_ids must have one value a block");
+    require(!wanted || wanted->shape(0) == out.n_blocks(), "wanted must have one word a block");
+    return out;
+}
+
+bitrank::Search search_of(const Codes &queries, const Weights &weights, const Bits &order,
+                          const std::vector<SegmentArrays> &segments, std::size_t threads) {
+    bitrank::Search task{queries.data(), queries.shape(0), weights.data(), weights.shape(0) > 1, order_of(order), {},
+                         1, std::numeric_limits<float>::infinity(), threads, bitrank::scanner()};
+    require(weights.shape(1) == task.order.n_bits, "weights must have one column a bit");
+    require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0), "weights: one row, or one for each query");
+    require(queries.shape(1) == task.order.n_bytes(), "queries must have ceil(n_bits / 8) bytes");
+    for (const auto &arrays : segments) task.segments.push_back(segment_of(arrays, task.order.n_bytes()));
+    return task;
+}
+
+template <typename T>
+Result<T> new_matrix(std::size_t n_rows, std::size_t n_columns, T fill) {
+    auto data = std::make_unique<std::vector<T>>(n_rows * n_columns, fill);
+    T *values = data->data();
+    nb::capsule owner(data.release(), [](void *p) noexcept { delete static_cast<std::vector<T> *>(p); });
+    return Result<T>(values, {n_rows, n_columns}, owner);
+}
+
+// The k nearest within the radius: ids, distances and rows, padded to k columns, or for k = 0 (all) to the most found.
+auto search(Codes queries, Weights weights, Bits order, std::vector<SegmentArrays> segments, std::size_t k,
+            float radius, std::size_t threads, const std::string &path) {
+    bitrank::Search task = search_of(queries, weights, order, segments, threads);
+    task.k = k ? k : std::numeric_limits<std::size_t>::max();
+    task.radius = radius;
+    task.scanner = bitrank::scanner(path);
+    require(task.scanner != nullptr, "path must be one of kernel_paths()");
+    std::vector<std::vector<bitrank::Hit>> found;
+    {
+        nb::gil_scoped_release release;
+        found = bitrank::search(task);
+    }
+    std::size_t width = k;
+    if (!k)
+        for (const auto &hits : found) width = std::max(width, hits.size());
+    auto ids = new_matrix<std::int64_t>(found.size(), width, -1);
+    auto distances = new_matrix<float>(found.size(), width, std::numeric_limits<float>::infinity());
+    auto rows = new_matrix<std::int64_t>(found.size(), width, -1);
+    for (std::size_t q = 0; q < found.size(); ++q)
+        for (std::size_t i = 0; i < found[q].size(); ++i) {
+            ids.data()[q * width + i] = found[q][i].id;
+            distances.data()[q * width + i] = found[q][i].distance;
+            rows.data()[q * width + i] = found[q][i].row;
+        }
+    return std::make_tuple(ids, distances, rows);
+}
+
+void score(Codes queries, Weights weights, Bits order, std::vector<SegmentArrays> segments,
+           Matrix<const std::int64_t> rows, Matrix<float> out, std::size_t threads) {
+    const bitrank::Search task = search_of(queries, weights, order, segments, threads);
+    require(rows.shape(0) == queries.shape(0) && out.shape(0) == rows.shape(0) && out.shape(1) == rows.shape(1),
+            "rows and out must be (n_queries, n)");
+    nb::gil_scoped_release release;
+    bitrank::score(task, rows.data(), rows.shape(1), out.data());
+}
+
+void sorted_rows(Codes codes, Vector<const std::int64_t> ids, Bits order, Vector<std::uint32_t> rows,
+                 std::size_t threads) {
+    const bitrank::Order bits = order_of(order);
+    require(codes.shape(1) == bits.n_bytes() && codes.shape(0) == rows.shape(0), "codes must be (n_rows, n_bytes)");
+    require(ids.shape(0) == rows.shape(0), "ids must have one value a row");
+    nb::gil_scoped_release release;
+    bitrank::sorted_rows(codes.data(), ids.data(), codes.shape(0), bits, threads, rows.data());
+}
+
+void build(Codes codes, Vector<const std::uint32_t> rows, Bits order, Array<std::uint8_t, 3> blocks,
+           Array<std::uint8_t, 4> bounds, Array<std::uint8_t, 3> supers, std::size_t threads) {
+    const bitrank::Order bits = order_of(order);
+    const std::size_t n = rows.shape(0), n_blocks = (n + 63) / 64, n_supers = (n_blocks + 63) / 64;
+    for (std::size_t i = 0; i < n; ++i) require(rows.data()[i] < codes.shape(0), "rows must be rows of codes");
+    require(codes.shape(1) == bits.n_bytes() && blocks.size() == n_blocks * 64 * bits.n_bytes() &&
+                bounds.size() == n_supers * 128 * bits.n_bytes() && supers.size() == n_supers * 2 * bits.n_bytes(),
+            "blocks, bounds and supers must fit the rows");
+    nb::gil_scoped_release release;
+    bitrank::build(codes.data(), rows.data(), n, bits, threads, blocks.data(), bounds.data(), supers.data());
+}
+
+void restore(Array<const std::uint8_t, 3> blocks, Bits order, Matrix<std::uint8_t> codes, std::size_t threads) {
+    const bitrank::Order bits = order_of(order);
+    require(codes.shape(1) == bits.n_bytes() && blocks.size() == (codes.shape(0) + 63) / 64 * 64 * bits.n_bytes(),
+            "codes must fit the blocks");
+    nb::gil_scoped_release release;
+    bitrank::restore(blocks.data(), codes.shape(0), bits, threads, codes.data());
+}
+
+std::uint64_t checksum(Vector<const std::uint8_t> bytes) {
+    nb::gil_scoped_release release;
+    return bitrank::checksum(bytes.data(), bytes.shape(0));
+}
 
 bitrank::PackedRows packed_rows(const Codes &plus, const Codes &minus, std::size_t n_bits) {
     require(plus.shape(0) == minus.shape(0) && plus.shape(1) == minus.shape(1), "plus and minus must have one shape");
@@ -88,6 +220,16 @@ NB_MODULE(_kernel, module) {
     module.def("weighted_hamming", &weighted_hamming, "queries"_a, "codes"_a, "weights"_a, "out"_a.noconvert(),
                "threads"_a = 1);
     module.def("hamming", &hamming, "queries"_a, "codes"_a, "out"_a.noconvert(), "threads"_a = 1);
+    module.def("search", &search, "queries"_a, "weights"_a, "order"_a, "segments"_a, "k"_a, "radius"_a, "threads"_a,
+               "path"_a = "");
+    module.def("score", &score, "queries"_a, "weights"_a, "order"_a, "segments"_a, "rows"_a, "out"_a.noconvert(),
+               "threads"_a);
+    module.def("sorted_rows", &sorted_rows, "codes"_a, "ids"_a, "order"_a, "rows"_a.noconvert(), "threads"_a);
+    module.def("build", &build, "codes"_a, "rows"_a, "order"_a, "blocks"_a.noconvert(), "bounds"_a.noconvert(),
+               "supers"_a.noconvert(), "threads"_a);
+    module.def("restore", &restore, "blocks"_a, "order"_a, "codes"_a.noconvert(), "threads"_a);
+    module.def("checksum", &checksum, "data"_a);
+    module.def("kernel_paths", &bitrank::scanner_names);
     module.def("margins", &margins, "plus"_a, "minus"_a, "weights"_a, "out"_a.noconvert());
     module.def("combine", &combine, "plus"_a, "minus"_a, "values"_a, "out"_a.noconvert());
     module.def("gram", &gram, "plus"_a, "minus"_a, "active"_a, "out"_a.noconvert(), "total"_a.noconvert());

@@ -30,11 +30,11 @@ void byte_tables(const float *weights, std::size_t n_bits, float *tables) {
     for (std::size_t byte = 0; byte < n_bytes; ++byte) {
         float *table = tables + byte * 256;
         const std::size_t n_here = std::min<std::size_t>(8, n_bits - byte * 8);
-        for (std::size_t value = 0; value < 256; ++value) {
-            float sum = 0.0f;
-            for (std::size_t bit = 0; bit < n_here; ++bit)
-                if (value >> (7 - bit) & 1) sum += weights[byte * 8 + bit];
-            table[value] = sum;
+        // The lowest set bit of a value is the last one added; the bits above make a value already there.
+        table[0] = 0.0f;
+        for (std::size_t value = 1; value < 256; ++value) {
+            const auto bit = static_cast<std::size_t>(7 - std::countr_zero(value));
+            table[value] = table[value & (value - 1)] + (bit < n_here ? weights[byte * 8 + bit] : 0.0f);
         }
     }
 }

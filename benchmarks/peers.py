@@ -1,0 +1,77 @@
+"""The peers, each as a function from queries and k to ids; none is asked for more than it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import faiss
+import numpy as np
+import usearch.index
+from scipy.spatial.distance import cdist
+
+Search = Callable[[np.ndarray, int], np.ndarray]
+
+
+def flat(codes: np.ndarray) -> Search:
+    """FAISS IndexBinaryFlat: exact, plain Hamming distance."""
+    index = faiss.IndexBinaryFlat(8 * codes.shape[1])
+    index.add(codes)
+    return lambda queries, k: index.search(queries, k)[1]
+
+
+def hnsw(codes: np.ndarray) -> tuple[faiss.IndexBinaryHNSW, Search]:
+    """FAISS IndexBinaryHNSW, M = 16: approximate, plain Hamming distance; and itself, to set `hnsw.efSearch`."""
+    index = faiss.IndexBinaryHNSW(8 * codes.shape[1], 16)
+    index.add(codes)
+    return index, lambda queries, k: index.search(queries, k)[1]
+
+
+def pq_fast_scan(codes: np.ndarray, weights: np.ndarray) -> Search:
+    """FAISS IndexPQFastScan whose centroids are the 16 values of four bits, scaled by the weights: not exact."""
+    n_bits = 8 * codes.shape[1]
+    index = faiss.IndexPQFastScan(n_bits, n_bits // 4, 4)
+    bits = np.unpackbits(np.arange(16, dtype=np.uint8)[:, None], axis=1)[:, 4:].astype(np.float32)
+    scale = np.sqrt(weights).reshape(-1, 1, 4)
+    faiss.copy_array_to_vector(np.ascontiguousarray(bits * scale).ravel(), index.pq.centroids)
+    index.is_trained = True
+    scaled = lambda part: np.unpackbits(part, axis=1) * np.sqrt(weights)  # noqa: E731
+    for part in np.array_split(codes, max(1, len(codes) // 200_000)):
+        index.add(scaled(part))
+    return lambda queries, k: index.search(scaled(queries), k)[1]
+
+
+def usearch_exact(codes: np.ndarray, threads: int) -> Search:
+    """USearch, exact: plain Hamming distance."""
+
+    def search(queries: np.ndarray, k: int) -> np.ndarray:
+        metric = usearch.index.MetricKind.Hamming
+        return np.atleast_2d(usearch.index.search(codes, queries, k, metric, exact=True, threads=threads).keys)
+
+    return search
+
+
+def numpy_weighted(codes: np.ndarray, weights: np.ndarray) -> Search:
+    """NumPy: xor, unpack, multiply."""
+
+    def search(queries: np.ndarray, k: int) -> np.ndarray:
+        distances = np.stack([np.unpackbits(codes ^ query, axis=1) @ weights for query in queries])
+        return np.argpartition(distances, k, axis=1)[:, :k]
+
+    return search
+
+
+def scipy_weighted(codes: np.ndarray, weights: np.ndarray) -> Search:
+    """SciPy cdist(..., "hamming", w=weights) on unpacked bits."""
+    bits = np.unpackbits(codes, axis=1).astype(bool)
+
+    def search(queries: np.ndarray, k: int) -> np.ndarray:
+        distances = cdist(np.unpackbits(queries, axis=1).astype(bool), bits, "hamming", w=weights.astype(float))
+        return np.argpartition(distances, k, axis=1)[:, :k]
+
+    return search
+
+
+def read(codes: np.ndarray) -> Search:
+    """Every byte of the codes once, and nothing else: the floor of a scan."""
+    words = codes.reshape(-1).view(np.uint64)
+    return lambda queries, k: np.array([words.sum() for _ in queries])

@@ -1,0 +1,178 @@
+"""Codes from elsewhere into an `Index`, and back: .npy files, FAISS binary indexes, Parquet columns.
+
+FAISS and PyArrow are extras, imported when a function needs them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.codes import Codes
+from bitrank.index import Index
+from bitrank.segments import Ids
+
+Path = str | os.PathLike[str]
+
+
+def from_npy(
+    path: Path, *, n_bits: int | None = None, ids: npt.ArrayLike | None = None, weights: npt.ArrayLike | None = None
+) -> Index:
+    """An index of the packed codes in a .npy file.
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> np.save("codes.npy", pack([[1, 0], [0, 1]]))
+    >>> from_npy("codes.npy")
+    Index(2 codes of 8 bits, plain)
+    """
+    codes = np.load(path, mmap_mode="r", allow_pickle=False)
+    return Index(codes.view(np.ndarray), n_bits=n_bits, ids=ids, weights=weights)
+
+
+def to_npy(index: Index, path: Path) -> None:
+    """Write the codes of an index to a .npy file, by ascending id: the order of `index.ids`.
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> to_npy(Index(pack([[1, 0], [0, 1]])), "codes.npy")
+    >>> np.load("codes.npy")
+    array([[128],
+           [ 64]], dtype=uint8)
+    """
+    np.save(path, _by_id(index)[0], allow_pickle=False)
+
+
+def from_faiss(source: Any, *, weights: npt.ArrayLike | None = None) -> Index:
+    """An index of the codes in a FAISS binary index, given itself or as a file.
+
+    Parameters
+    ----------
+    source : faiss.IndexBinary, str or path
+        `IndexBinaryFlat` or `IndexBinaryHNSW`, or one of them in an `IndexBinaryIDMap`.
+    weights : float array of shape (n_bits,), optional
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> from_faiss(to_faiss(Index(pack([[1, 0], [0, 1]]), ids=[5, 6]))).ids
+    array([5, 6])
+    """
+    faiss = _import("faiss", "faiss")
+    found = faiss.read_index_binary(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else source
+    inner, ids = faiss.downcast_IndexBinary(found), None
+    if isinstance(inner, (faiss.IndexBinaryIDMap, faiss.IndexBinaryIDMap2)):
+        ids = faiss.vector_to_array(inner.id_map)
+        inner = faiss.downcast_IndexBinary(inner.index)
+    if isinstance(inner, faiss.IndexBinaryHNSW):
+        inner = faiss.downcast_IndexBinary(inner.storage)
+    if not isinstance(inner, faiss.IndexBinaryFlat):
+        raise ValueError(f"source must be an IndexBinaryFlat, IndexBinaryHNSW or IDMap of one, got {type(inner)}")
+    codes = faiss.vector_to_array(inner.xb).reshape(inner.ntotal, inner.code_size)
+    return Index(codes, n_bits=inner.d, ids=ids, weights=weights)
+
+
+def to_faiss(index: Index) -> Any:
+    """A FAISS `IndexBinaryIDMap` of an `IndexBinaryFlat`, with the same codes and ids.
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> to_faiss(Index(pack([[1, 0], [0, 1]]))).ntotal
+    2
+    """
+    faiss = _import("faiss", "faiss")
+    codes, ids = _by_id(index)
+    out = faiss.IndexBinaryIDMap(faiss.IndexBinaryFlat(8 * codes.shape[1]))
+    out.add_with_ids(codes, ids)
+    return out
+
+
+def from_parquet(
+    path: Path,
+    column: str = "code",
+    *,
+    id_column: str | None = None,
+    n_bits: int | None = None,
+    weights: npt.ArrayLike | None = None,
+) -> Index:
+    """An index of a Parquet column of packed codes: binary values of one length, or lists of uint8.
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> to_parquet(Index(pack([[1, 0], [0, 1]]), ids=[5, 6]), "codes.parquet")
+    >>> from_parquet("codes.parquet", id_column="id").ids
+    array([5, 6])
+    """
+    arrow = _import("pyarrow", "parquet")
+    parquet = importlib.import_module("pyarrow.parquet")
+    columns = [column] if id_column is None else [column, id_column]
+    missing = set(columns) - set(parquet.read_schema(path).names)
+    if missing:
+        raise ValueError(f"the file must have the columns {columns}, got none named {sorted(missing)[0]!r}")
+    table = parquet.read_table(path, columns=columns)
+    if len(table) == 0 or any(table[name].null_count for name in columns):
+        raise ValueError(f"the columns {columns} must have values and no nulls")
+    codes = _codes_of(arrow, arrow.concat_arrays(table[column].chunks), column)
+    ids = None if id_column is None else table[id_column].to_numpy()
+    return Index(codes, n_bits=n_bits, ids=ids, weights=weights)
+
+
+def to_parquet(index: Index, path: Path, column: str = "code", id_column: str = "id") -> None:
+    """Write codes, as binary values, and ids to a Parquet file, by ascending id.
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> to_parquet(Index(pack([[1, 0], [0, 1]])), "codes.parquet")
+    """
+    arrow = _import("pyarrow", "parquet")
+    codes, ids = _by_id(index)
+    width = codes.shape[1]
+    binary = arrow.FixedSizeBinaryArray.from_buffers(arrow.binary(width), len(codes), [None, arrow.py_buffer(codes)])
+    table = arrow.table({id_column: ids, column: binary})
+    importlib.import_module("pyarrow.parquet").write_table(table, path)
+
+
+def _codes_of(arrow: Any, values: Any, column: str) -> Codes:
+    """A column of binary values or of lists of uint8 as a matrix."""
+    kind = values.type
+    if arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind):
+        width = len(values[0].as_py())
+        try:
+            values = values.cast(arrow.binary(width))
+        except arrow.ArrowInvalid:
+            raise ValueError(f"codes of the column {column!r} must have one length, got others than {width}") from None
+        kind = values.type
+    if arrow.types.is_fixed_size_binary(kind):
+        width = kind.byte_width
+        flat = np.frombuffer(values.buffers()[1], np.uint8)
+        return flat[values.offset * width :][: len(values) * width].reshape(len(values), width)
+    if not hasattr(values, "flatten") or kind.value_type != arrow.uint8():
+        raise ValueError(f"the column {column!r} must hold binary values or lists of uint8, got {kind}")
+    flat = values.flatten().to_numpy()
+    width = len(values[0].as_py())
+    if len(flat) != len(values) * width or {len(value) for value in values} != {width}:
+        raise ValueError(f"codes of the column {column!r} must have one length, got others than {width}")
+    codes: Codes = flat.reshape(len(values), width)
+    return codes
+
+
+def _by_id(index: Index) -> tuple[Codes, Ids]:
+    codes, ids = index.export()
+    order = np.argsort(ids)
+    return np.ascontiguousarray(codes[order]), ids[order]
+
+
+def _import(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"this needs {module}: pip install 'bitrank[{extra}]'") from None

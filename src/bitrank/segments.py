@@ -1,0 +1,110 @@
+"""Codes as the kernel scans them: segments of sorted, byte-sliced rows, and the order of bits they share.
+
+`index` keeps a tuple of these and swaps it whole, so that a search sees one state; `storage` writes their arrays.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank import _kernel
+from bitrank.codes import Codes, Weights, n_bytes
+
+Order = npt.NDArray[np.uint16]
+Ids = npt.NDArray[np.int64]
+
+LANES = 64
+
+
+class Segment(NamedTuple):
+    """Rows built together, as arrays of the kernel. Nothing in them is changed after the build."""
+
+    blocks: npt.NDArray[np.uint8]  # (n_blocks, n_bytes, 64): 64 rows a block, one cache line a byte
+    bounds: npt.NDArray[np.uint8]  # (n_supers, n_bytes, 2, 64): what the rows of each block share
+    supers: npt.NDArray[np.uint8]  # (n_supers, n_bytes, 2): what the rows of each super-block share
+    ids: Ids
+    least_ids: Ids  # of each block
+    wanted: npt.NDArray[np.uint64] | None  # one bit a row that is not removed; None when all are there
+
+
+def n_threads(threads: int | None = None) -> int:
+    """Threads to use: as given, or the cores this process may run on."""
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    return threads
+
+
+def bit_order(n_bits: int, weights: Weights | None) -> Order:
+    """Bits in the order in which rows are sorted: the heaviest first."""
+    return np.argsort(-np.ones(n_bits) if weights is None else -weights, kind="stable").astype(np.uint16)
+
+
+def order_quality(order: Order, weights: Weights, n_rows: int) -> float:
+    """Weight in the bits that the sort settles, as a share of what the best order would settle, 0 to 1."""
+    n_settled = max(1, min(len(order), int(np.ceil(np.log2(max(2, n_rows / LANES))))))
+    best = float(np.sort(weights.astype(np.float64))[-n_settled:].sum())
+    return float(weights[order[:n_settled]].astype(np.float64).sum()) / best if best else 1.0
+
+
+def build(codes: Codes, ids: Ids, order: Order, threads: int) -> Segment:
+    """Sort codes by the bits of `order` and lay them out for the kernel."""
+    n, width = codes.shape
+    if n >= 1 << 32:
+        raise ValueError(f"an index holds fewer than 2**32 rows, got {n}")
+    n_blocks = -(-n // LANES)
+    n_supers = -(-n_blocks // LANES)
+    rows = np.empty(n, np.uint32)
+    _kernel.sorted_rows(codes, ids, order, rows, threads)
+    blocks = _aligned((n_blocks, width, LANES))
+    bounds = _aligned((n_supers, width, 2, LANES))
+    supers = _aligned((n_supers, width, 2))
+    _kernel.build(codes, rows, order, blocks, bounds, supers, threads)
+    ids = ids[rows]
+    return Segment(blocks, bounds, supers, ids, np.minimum.reduceat(ids, np.arange(0, n, LANES)), None)
+
+
+def restore(segment: Segment, order: Order, threads: int) -> tuple[Codes, Ids]:
+    """The caller's codes and ids of the rows that are not removed."""
+    codes = np.empty((len(segment.ids), n_bytes(len(order))), np.uint8)
+    _kernel.restore(segment.blocks, order, codes, threads)
+    if segment.wanted is None:
+        return codes, segment.ids
+    there = flags(segment)
+    return codes[there], segment.ids[there]
+
+
+def flags(segment: Segment) -> npt.NDArray[np.bool_]:
+    """Whether each row is there."""
+    words = np.full(len(segment.blocks), ~np.uint64(0)) if segment.wanted is None else segment.wanted
+    bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little", count=len(segment.ids))
+    return bits.view(np.bool_)
+
+
+def words(segment: Segment, there: npt.NDArray[np.bool_] | Ids) -> npt.NDArray[np.uint64]:
+    """One bit a row, as the kernel takes them, of flags or of row numbers."""
+    if there.dtype == np.bool_:
+        padded = np.zeros(len(segment.blocks) * LANES, bool)
+        padded[: len(there)] = there
+        return np.packbits(padded, bitorder="little").view("<u8").astype(np.uint64)
+    out = np.zeros(len(segment.blocks), np.uint64)
+    np.bitwise_or.at(out, there // LANES, np.uint64(1) << (there % LANES).astype(np.uint64))
+    return out
+
+
+def count(segment: Segment) -> int:
+    """Number of rows that are not removed."""
+    return len(segment.ids) if segment.wanted is None else int(np.bitwise_count(segment.wanted).sum())
+
+
+def _aligned(shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+    """An empty array that begins at a cache line."""
+    size = int(np.prod(shape))
+    buffer = np.empty(size + LANES, np.uint8)
+    start = -buffer.ctypes.data % LANES
+    return buffer[start : start + size].reshape(shape)

@@ -1,0 +1,191 @@
+"""An index on disk: a folder of plain arrays, and a meta.json that names them with their sizes and checksums.
+
+`Index.save` and `Index.load` call it. A save writes new files under new names and then replaces meta.json, in one
+step, so that a crash at any moment leaves either the old index or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank import _kernel
+from bitrank.codes import Weights
+from bitrank.rows import Rows
+from bitrank.segments import Segment, n_threads
+
+VERSION = 1
+META = "meta.json"
+DTYPES = {
+    "blocks": "|u1",
+    "bounds": "|u1",
+    "supers": "|u1",
+    "ids": "<i8",
+    "least_ids": "<i8",
+    "wanted": "<u8",
+    "order": "<u2",
+    "weights": "<f4",
+}
+OURS = re.compile(r"[0-9a-f]{16}-[a-z0-9_-]+\.npy|meta\.json\.[0-9a-f]{16}")
+
+
+class IndexFormatError(ValueError):
+    """A file of an index is missing, damaged or of an unknown format; the message names it."""
+
+
+def save(path: str | os.PathLike[str], rows: Rows, weights: Weights | None) -> None:
+    """Write rows and weights to a folder, in place of an index that is there."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"path must be a folder for the index, got the file {folder}")
+    foreign = [f.name for f in folder.glob("*") if f.name != META and not OURS.fullmatch(f.name)]
+    if foreign:
+        raise ValueError(f"path must be an index or an empty folder, got {folder} with {foreign[0]}")
+    folder.mkdir(parents=True, exist_ok=True)
+    token = secrets.token_hex(8)
+    arrays: dict[str, npt.NDArray[Any]] = {"order": rows.order}
+    if weights is not None:
+        arrays["weights"] = weights
+    for number, segment in enumerate(rows.segments):
+        arrays |= {f"{name}-{number}": a for name, a in segment._asdict().items() if a is not None}
+    with _alone(folder):
+        try:
+            files = {name: _write_array(folder, f"{token}-{name}.npy", array) for name, array in arrays.items()}
+            meta = {
+                "format": "bitrank index",
+                "version": VERSION,
+                "n_bits": rows.n_bits,
+                "n_codes": len(rows),
+                "n_segments": len(rows.segments),
+                "files": files,
+            }
+            temporary = folder / f"{META}.{token}"
+            temporary.write_text(json.dumps(meta | {"checksum": _meta_checksum(meta)}, indent=1))
+            _sync(temporary)
+            temporary.replace(folder / META)
+        except BaseException:
+            _remove(file for file in folder.iterdir() if token in file.name)
+            raise
+        _sync(folder)
+        _remove(file for file in folder.iterdir() if file.name != META and token not in file.name)
+
+
+def load(path: str | os.PathLike[str], mmap: bool) -> tuple[Rows, Weights | None]:
+    """Rows and weights of a folder, every byte of it checked."""
+    folder = Path(path)
+    try:
+        return _load(folder, mmap)
+    except _VanishedError:
+        # Another process saved between our reading of meta.json and of the files that it named.
+        return _load(folder, mmap)
+
+
+def read_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What meta.json says, checked."""
+    file = Path(path) / META
+    try:
+        meta = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise IndexFormatError(f"{file} is missing: no index was saved there") from None
+    except (OSError, ValueError) as error:
+        raise IndexFormatError(f"{file} is damaged: {error}") from None
+    if not isinstance(meta, dict) or meta.get("format") != "bitrank index":
+        raise IndexFormatError(f"{file} is not of an index")
+    if meta.get("version") != VERSION:
+        raise IndexFormatError(f"{file} has format version {meta.get('version')!r}; this bitrank reads {VERSION}")
+    if meta.pop("checksum", None) != _meta_checksum(meta):
+        raise IndexFormatError(f"{file} is damaged: its checksum does not fit")
+    return meta
+
+
+class _VanishedError(IndexFormatError):
+    """A file that meta.json names is not there."""
+
+
+def _load(folder: Path, mmap: bool) -> tuple[Rows, Weights | None]:
+    meta = read_meta(folder)
+    with ThreadPoolExecutor(n_threads()) as pool:
+        read = pool.map(lambda name: _read_array(folder, name, meta["files"][name], mmap), meta["files"])
+        arrays = dict(zip(meta["files"], read, strict=True))
+    segments = tuple(
+        Segment(
+            arrays[f"blocks-{number}"],
+            arrays[f"bounds-{number}"],
+            arrays[f"supers-{number}"],
+            arrays[f"ids-{number}"],
+            arrays[f"least_ids-{number}"],
+            arrays.get(f"wanted-{number}"),
+        )
+        for number in range(meta["n_segments"])
+    )
+    return Rows(meta["n_bits"], np.array(arrays["order"]), segments), arrays.get("weights")
+
+
+def _read_array(folder: Path, name: str, entry: dict[str, Any], mmap: bool) -> npt.NDArray[Any]:
+    file = folder / entry["name"]
+    try:
+        size = file.stat().st_size
+        if size != entry["size"]:
+            raise IndexFormatError(f"{file} is damaged: {size} bytes instead of {entry['size']}")
+        if f"{_kernel.checksum(np.memmap(file, np.uint8, 'r')):016x}" != entry["checksum"]:
+            raise IndexFormatError(f"{file} is damaged: its checksum does not fit")
+        array: npt.NDArray[Any] = np.load(file, mmap_mode="r" if mmap else None, allow_pickle=False)
+    except FileNotFoundError:
+        raise _VanishedError(f"{file} is missing") from None
+    if array.dtype != DTYPES[name.split("-")[0]]:
+        raise IndexFormatError(f"{file} holds {array.dtype}, not {DTYPES[name.split('-')[0]]}")
+    return array.view(np.ndarray)
+
+
+def _write_array(folder: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
+    file = folder / name
+    kind = name.removesuffix(".npy").split("-")[1]
+    np.save(file, np.ascontiguousarray(array, DTYPES[kind]), allow_pickle=False)
+    _sync(file)
+    return {
+        "name": name,
+        "size": file.stat().st_size,
+        "checksum": f"{_kernel.checksum(np.memmap(file, np.uint8, 'r')):016x}",
+    }
+
+
+def _meta_checksum(meta: dict[str, Any]) -> str:
+    text = json.dumps(meta, sort_keys=True, separators=(",", ":")).encode()
+    return f"{_kernel.checksum(np.frombuffer(text, np.uint8)):016x}"
+
+
+def _sync(file: Path) -> None:
+    """A file's content, or a folder's entries, reach the disk."""
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(files: Iterator[Path]) -> None:
+    for file in list(files):
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One writer a folder; the lock goes with the process that held it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

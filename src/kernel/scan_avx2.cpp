@@ -1,0 +1,72 @@
+// The path of x86-64 machines since 2013; compiled with -mavx2, called only where the processor has it.
+#include <immintrin.h>
+
+#include "scan_loops.hpp"
+
+namespace bitrank {
+namespace {
+
+struct Line {
+    __m256i a, b;
+
+    static Line load(const std::uint8_t *p) {
+        const auto *lines = reinterpret_cast<const __m256i *>(p);
+        return {_mm256_loadu_si256(lines), _mm256_loadu_si256(lines + 1)};
+    }
+    static Line same(std::uint8_t value) {
+        const __m256i v = _mm256_set1_epi8(static_cast<char>(value));
+        return {v, v};
+    }
+    static __m256i table(const std::uint8_t *p) {
+        return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    static Line and_(const Line &x, const Line &y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+    static Line or_(const Line &x, const Line &y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
+    static Line xor_(const Line &x, const Line &y) { return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }
+    static Line low(const Line &x) { return and_(x, same(15)); }
+    static Line high(const Line &x) { return and_({_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)}, same(15)); }
+    static Line look_up(__m256i table, const Line &x) {
+        return {_mm256_shuffle_epi8(table, x.a), _mm256_shuffle_epi8(table, x.b)};
+    }
+    static Line add(const Line &x, const Line &y) { return {_mm256_adds_epu8(x.a, y.a), _mm256_adds_epu8(x.b, y.b)}; }
+    static std::uint64_t below_top(const Line &x) {
+        const __m256i top = _mm256_set1_epi8(-1);
+        const auto a = static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(x.a, top)));
+        const auto b = static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(x.b, top)));
+        return ~(a | std::uint64_t{b} << 32);
+    }
+};
+
+// Sums of the even bytes carry those of the odd ones in their upper half until `within` takes them off.
+struct Sums {
+    __m256i both_a, both_b, odd_a, odd_b;
+
+    static Sums zero() {
+        const __m256i v = _mm256_setzero_si256();
+        return {v, v, v, v};
+    }
+    void add(const Line &x) {
+        both_a = _mm256_add_epi16(both_a, x.a);
+        both_b = _mm256_add_epi16(both_b, x.b);
+        odd_a = _mm256_add_epi16(odd_a, _mm256_srli_epi16(x.a, 8));
+        odd_b = _mm256_add_epi16(odd_b, _mm256_srli_epi16(x.b, 8));
+    }
+    static std::uint32_t within_half(__m256i both, __m256i odd, __m256i limit) {
+        const __m256i even = _mm256_sub_epi16(both, _mm256_slli_epi16(odd, 8));
+        const __m256i even_in = _mm256_cmpeq_epi16(_mm256_min_epu16(even, limit), even);
+        const __m256i odd_in = _mm256_cmpeq_epi16(_mm256_min_epu16(odd, limit), odd);
+        return static_cast<std::uint32_t>(
+            _mm256_movemask_epi8(_mm256_blendv_epi8(even_in, odd_in, _mm256_set1_epi16(static_cast<short>(0xff00)))));
+    }
+    std::uint64_t within(std::uint16_t limit) const {
+        const __m256i v = _mm256_set1_epi16(static_cast<short>(limit));
+        return within_half(both_a, odd_a, v) | std::uint64_t{within_half(both_b, odd_b, v)} << 32;
+    }
+};
+
+}  // namespace
+
+const Scanner avx2_scanner{"avx2", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
+                             uniform<Line>};
+
+}  // namespace bitrank

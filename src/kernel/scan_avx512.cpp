@@ -1,0 +1,50 @@
+// The path of x86-64 servers since 2017; compiled with -mavx512bw, called only where the processor has it.
+#include <immintrin.h>
+
+#include "scan_loops.hpp"
+
+namespace bitrank {
+namespace {
+
+struct Line {
+    __m512i a;
+
+    static Line load(const std::uint8_t *p) { return {_mm512_loadu_si512(p)}; }
+    static Line same(std::uint8_t value) { return {_mm512_set1_epi8(static_cast<char>(value))}; }
+    static __m512i table(const std::uint8_t *p) {
+        return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    static Line and_(Line x, Line y) { return {_mm512_and_si512(x.a, y.a)}; }
+    static Line or_(Line x, Line y) { return {_mm512_or_si512(x.a, y.a)}; }
+    static Line xor_(Line x, Line y) { return {_mm512_xor_si512(x.a, y.a)}; }
+    static Line low(Line x) { return and_(x, same(15)); }
+    static Line high(Line x) { return and_({_mm512_srli_epi16(x.a, 4)}, same(15)); }
+    static Line look_up(__m512i table, Line x) { return {_mm512_shuffle_epi8(table, x.a)}; }
+    static Line add(Line x, Line y) { return {_mm512_adds_epu8(x.a, y.a)}; }
+    static std::uint64_t below_top(Line x) { return _mm512_cmpneq_epu8_mask(x.a, _mm512_set1_epi8(-1)); }
+};
+
+// Sums of the even bytes carry those of the odd ones in their upper half until `within` takes them off.
+struct Sums {
+    __m512i both, odd;
+
+    static Sums zero() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
+    void add(Line x) {
+        both = _mm512_add_epi16(both, x.a);
+        odd = _mm512_add_epi16(odd, _mm512_srli_epi16(x.a, 8));
+    }
+    std::uint64_t within(std::uint16_t limit) const {
+        const __m512i v = _mm512_set1_epi16(static_cast<short>(limit));
+        const __m512i even = _mm512_sub_epi16(both, _mm512_slli_epi16(odd, 8));
+        const __m512i even_in = _mm512_maskz_set1_epi16(_mm512_cmple_epu16_mask(even, v), 0x00ff);
+        const __m512i odd_in = _mm512_maskz_set1_epi16(_mm512_cmple_epu16_mask(odd, v), static_cast<short>(0xff00));
+        return _mm512_movepi8_mask(_mm512_or_si512(even_in, odd_in));
+    }
+};
+
+}  // namespace
+
+const Scanner avx512_scanner{"avx512", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
+                             uniform<Line>};
+
+}  // namespace bitrank

@@ -1,0 +1,85 @@
+// The path of 64-bit ARM machines, all of which have NEON.
+#include <arm_neon.h>
+
+#include "scan_loops.hpp"
+
+namespace bitrank {
+namespace {
+
+// One bit a lane, as _mm_movemask_epi8 gives on x86: lanes are all ones or all zeros.
+inline std::uint64_t mask_of(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_t d) {
+    const uint8x16_t bits = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const uint8x16_t ab = vpaddq_u8(vandq_u8(a, bits), vandq_u8(b, bits));
+    const uint8x16_t cd = vpaddq_u8(vandq_u8(c, bits), vandq_u8(d, bits));
+    const uint8x16_t abcd = vpaddq_u8(ab, cd);
+    return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(abcd, abcd)), 0);
+}
+
+struct Line {
+    uint8x16_t v[4];
+
+    template <typename Work>
+    static Line each(Work work) {
+        return {{work(0), work(1), work(2), work(3)}};
+    }
+    static Line load(const std::uint8_t *p) {
+        return each([&](int i) { return vld1q_u8(p + 16 * i); });
+    }
+    static Line same(std::uint8_t value) {
+        return each([&](int) { return vdupq_n_u8(value); });
+    }
+    static uint8x16_t table(const std::uint8_t *p) { return vld1q_u8(p); }
+    static Line and_(const Line &x, const Line &y) {
+        return each([&](int i) { return vandq_u8(x.v[i], y.v[i]); });
+    }
+    static Line or_(const Line &x, const Line &y) {
+        return each([&](int i) { return vorrq_u8(x.v[i], y.v[i]); });
+    }
+    static Line xor_(const Line &x, const Line &y) {
+        return each([&](int i) { return veorq_u8(x.v[i], y.v[i]); });
+    }
+    static Line low(const Line &x) { return and_(x, same(15)); }
+    static Line high(const Line &x) {
+        return each([&](int i) { return vshrq_n_u8(x.v[i], 4); });
+    }
+    static Line look_up(uint8x16_t table, const Line &x) {
+        return each([&](int i) { return vqtbl1q_u8(table, x.v[i]); });
+    }
+    static Line add(const Line &x, const Line &y) {
+        return each([&](int i) { return vqaddq_u8(x.v[i], y.v[i]); });
+    }
+    static std::uint64_t below_top(const Line &x) {
+        const Line in = each([&](int i) { return vmvnq_u8(vceqq_u8(x.v[i], vdupq_n_u8(255))); });
+        return mask_of(in.v[0], in.v[1], in.v[2], in.v[3]);
+    }
+};
+
+struct Sums {
+    uint16x8_t v[8];
+
+    static Sums zero() {
+        Sums out;
+        for (auto &lanes : out.v) lanes = vdupq_n_u16(0);
+        return out;
+    }
+    void add(const Line &x) {
+        for (int i = 0; i < 4; ++i) {
+            v[2 * i] = vaddw_u8(v[2 * i], vget_low_u8(x.v[i]));
+            v[2 * i + 1] = vaddw_high_u8(v[2 * i + 1], x.v[i]);
+        }
+    }
+    std::uint64_t within(std::uint16_t limit) const {
+        const uint16x8_t top = vdupq_n_u16(limit);
+        const Line in = Line::each([&](int i) {
+            return vcombine_u8(vmovn_u16(vcleq_u16(v[2 * i], top)), vmovn_u16(vcleq_u16(v[2 * i + 1], top)));
+        });
+        return mask_of(in.v[0], in.v[1], in.v[2], in.v[3]);
+    }
+};
+
+}  // namespace
+
+const Scanner neon_scanner{"neon", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
+                             uniform<Line>};
+
+}  // namespace bitrank

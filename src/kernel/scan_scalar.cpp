@@ -1,0 +1,73 @@
+// The path of any machine: one lane after the other.
+#include "scan_loops.hpp"
+
+namespace bitrank {
+namespace {
+
+struct Line {
+    std::uint8_t lanes[lane_count];
+
+    template <typename Work>
+    static Line each(Work work) {
+        Line out;
+        for (std::size_t i = 0; i < lane_count; ++i) out.lanes[i] = static_cast<std::uint8_t>(work(i));
+        return out;
+    }
+    static Line load(const std::uint8_t *p) {
+        return each([&](std::size_t i) { return p[i]; });
+    }
+    static Line same(std::uint8_t value) {
+        return each([&](std::size_t) { return value; });
+    }
+    static const std::uint8_t *table(const std::uint8_t *p) { return p; }
+    static Line and_(const Line &a, const Line &b) {
+        return each([&](std::size_t i) { return a.lanes[i] & b.lanes[i]; });
+    }
+    static Line or_(const Line &a, const Line &b) {
+        return each([&](std::size_t i) { return a.lanes[i] | b.lanes[i]; });
+    }
+    static Line xor_(const Line &a, const Line &b) {
+        return each([&](std::size_t i) { return a.lanes[i] ^ b.lanes[i]; });
+    }
+    static Line low(const Line &a) {
+        return each([&](std::size_t i) { return a.lanes[i] & 15; });
+    }
+    static Line high(const Line &a) {
+        return each([&](std::size_t i) { return a.lanes[i] >> 4; });
+    }
+    static Line look_up(const std::uint8_t *table, const Line &a) {
+        return each([&](std::size_t i) { return table[a.lanes[i]]; });
+    }
+    static Line add(const Line &a, const Line &b) {
+        return each([&](std::size_t i) {
+            const unsigned sum = a.lanes[i] + b.lanes[i];
+            return sum < 255 ? sum : 255;
+        });
+    }
+    static std::uint64_t below_top(const Line &a) {
+        std::uint64_t out = 0;
+        for (std::size_t i = 0; i < lane_count; ++i) out |= std::uint64_t{a.lanes[i] != 255} << i;
+        return out;
+    }
+};
+
+struct Sums {
+    std::uint16_t lanes[lane_count];
+
+    static Sums zero() { return Sums{}; }
+    void add(const Line &line) {
+        for (std::size_t i = 0; i < lane_count; ++i) lanes[i] = static_cast<std::uint16_t>(lanes[i] + line.lanes[i]);
+    }
+    std::uint64_t within(std::uint16_t limit) const {
+        std::uint64_t out = 0;
+        for (std::size_t i = 0; i < lane_count; ++i) out |= std::uint64_t{lanes[i] <= limit} << i;
+        return out;
+    }
+};
+
+}  // namespace
+
+const Scanner scalar_scanner{"scalar", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
+                             uniform<Line>};
+
+}  // namespace bitrank

@@ -1,0 +1,310 @@
+#include "search.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <limits>
+
+#include "parallel.hpp"
+#include "query.hpp"
+
+namespace bitrank {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// Queries that pass over a super-block together while it is in the cache.
+constexpr std::size_t queries_together = 16;
+
+// A search begins with the most promising super-blocks, to get near the final limit, and passes over the rest in the
+// order of memory.
+constexpr std::size_t supers_best_first = 32;
+
+// Before that, the nearest blocks of the nearest few super-blocks bring the limit down.
+constexpr std::size_t seed_supers = 4, seed_blocks = 8;
+
+// Below this, starting a thread costs more than it brings.
+constexpr std::size_t supers_worth_a_thread = 64;
+
+struct Super {
+    const Segment *segment;
+    std::size_t number;         // within the segment
+    std::int64_t segment_row;   // first row of the segment, counted through all
+
+    std::size_t n_blocks() const { return std::min(lane_count, segment->n_blocks() - number * lane_count); }
+};
+
+// The lowest bits of a word.
+std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
+    std::uint64_t rest = word;
+    while (n-- && rest) rest &= rest - 1;
+    return word & ~rest;
+}
+
+// Whether the rows of a super-block differ in none but the free bits.
+bool uniform_super(const std::uint8_t *shared, const std::uint8_t *free, std::size_t n_bytes) {
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        if ((shared[byte * 2 + 1] | free[byte]) != 255) return false;
+    return true;
+}
+
+// One query on its way through the super-blocks.
+class Pass {
+public:
+    Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
+        : query_(task.queries + q * task.order.n_bytes(),
+                 task.weights + (task.weights_per_query ? q * task.order.n_bits : 0), task.order),
+          n_bytes_(task.order.n_bytes()),
+          scanner_(*task.scanner),
+          top_(task.k, task.radius),
+          reach_(query_.reach(top_.limit())),
+          scanned_(supers.size(), 0) {
+        bounds_.reserve(supers.size());
+        for (const Super &super : supers) {
+            const std::uint8_t *shared = super.segment->supers + super.number * 2 * n_bytes_;
+            bounds_.push_back(query_.bound(shared, shared + 1, 2));
+        }
+    }
+
+    bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
+
+    void best_first(const std::vector<Super> &supers) {
+        // Equal ones in the order of memory, in which the ids of equal codes ascend.
+        const auto farther = [&](std::size_t a, std::size_t b) {
+            return bounds_[a] != bounds_[b] ? bounds_[a] > bounds_[b] : a > b;
+        };
+        std::vector<std::size_t> heap;
+        for (std::size_t i = 0; i < supers.size(); ++i)
+            if (within_reach(i)) heap.push_back(i);
+        std::make_heap(heap.begin(), heap.end(), farther);
+        begin_with_nearest_blocks(supers, heap, farther);
+        for (std::size_t n = supers_best_first; n && !heap.empty(); --n) {
+            const std::size_t i = heap.front();
+            if (!within_reach(i)) return;
+            std::pop_heap(heap.begin(), heap.end(), farther);
+            heap.pop_back();
+            if (!heap.empty()) ask_for_bounds(supers[heap.front()]);
+            visit(supers[i], scanned_[i]);
+            bounds_[i] = infinity;
+        }
+    }
+
+    template <typename Farther>
+    void begin_with_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther) {
+        struct Block {
+            float bound;
+            std::size_t super, number;
+        };
+        std::vector<Block> blocks;
+        for (std::size_t n = 0; n < seed_supers && !heap.empty(); ++n) {
+            const std::size_t i = heap.front();
+            std::pop_heap(heap.begin(), heap.end(), farther);
+            heap.pop_back();
+            const std::uint8_t *bounds = bounds_of(supers[i]);
+            for (std::size_t b = 0; b < supers[i].n_blocks(); ++b)
+                blocks.push_back({query_.bound(bounds + b, bounds + lane_count + b, 2 * lane_count), i, b});
+        }
+        const std::size_t n_seeds = std::min(blocks.size(), seed_blocks);
+        std::partial_sort(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(n_seeds), blocks.end(),
+                          [](const Block &a, const Block &b) { return a.bound < b.bound; });
+        blocks.resize(n_seeds);
+        for (const Block &block : blocks) {
+            if (block.bound > reach_) break;
+            const std::uint64_t bit = std::uint64_t{1} << block.number;
+            scan(supers[block.super], bit, bit);
+            scanned_[block.super] |= bit;
+        }
+    }
+
+    // In the order of memory, what is left and within reach.
+    void visit_if_needed(const std::vector<Super> &supers, std::size_t i) {
+        if (!(bounds_[i] < infinity && within_reach(i))) return;
+        if (i + 1 < supers.size() && within_reach(i + 1)) ask_for_bounds(supers[i + 1]);
+        visit(supers[i], scanned_[i]);
+    }
+
+    void share_limit(std::atomic<float> &shared) {
+        float known = shared.load(std::memory_order_relaxed);
+        const float mine = top_.limit();
+        while (mine < known && !shared.compare_exchange_weak(known, mine, std::memory_order_relaxed)) {}
+        if (known < mine) {
+            top_.lower_radius(known);
+            reach_ = query_.reach(known);
+        }
+    }
+
+    void forget_hits(std::size_t k, float radius) { top_ = TopK(k, radius); }
+    const TopK &top() const { return top_; }
+
+private:
+    void visit(const Super &super, std::uint64_t scanned_before) {
+        const Segment &segment = *super.segment;
+        const std::size_t first = super.number * lane_count;
+        const std::size_t n_here = super.n_blocks();
+        // Equal codes are common in real data, and so are equal distances where few bits have weight: then the least id
+        // speaks for the block or super-block. The code is in the bounds; the rows need not be read.
+        const std::uint8_t *shared = segment.supers + super.number * 2 * n_bytes_;
+        const std::int64_t *least_ids = segment.least_ids + first;
+        if (uniform_super(shared, query_.free_bits(), n_bytes_) &&
+            !top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_here), 0}))
+            return;
+        const std::uint8_t *bounds = bounds_of(super);
+        std::uint64_t live = blocks_within_reach(bounds) & ~scanned_before;
+        if (n_here < lane_count) live &= (std::uint64_t{1} << n_here) - 1;
+        if (segment.wanted)
+            for (std::uint64_t left = live; left; left &= left - 1)
+                if (!segment.wanted[first + std::countr_zero(left)]) live &= ~lowest(left);
+        if (!live) return;
+        const std::uint64_t uniform = scanner_.uniform(bounds, query_.free_bits(), n_bytes_);
+        // A few blocks at a time, so that the limit they lower serves the next ones.
+        while (live) {
+            const float before = reach_;
+            const std::uint64_t now = lowest(live, 8);
+            std::uint64_t scanned = now;
+            for (std::uint64_t left = now & uniform; left; left &= left - 1) {
+                const std::size_t b = std::countr_zero(left);
+                if (!top_.would_enter({query_.distance(bounds + b, 2 * lane_count), least_ids[b], 0}))
+                    scanned &= ~lowest(left);
+            }
+            scan(super, scanned, live);
+            live &= ~now;
+            if (reach_ < before && live) live &= blocks_within_reach(bounds);
+        }
+    }
+
+    const std::uint8_t *bounds_of(const Super &super) const {
+        return super.segment->bounds + super.number * n_bytes_ * 2 * lane_count;
+    }
+
+    void ask_for_bounds(const Super &super) const {
+        const std::uint8_t *bounds = bounds_of(super);
+        for (std::size_t line = 0; line < 2 * n_bytes_; ++line) __builtin_prefetch(bounds + line * lane_count);
+    }
+
+    std::uint64_t blocks_within_reach(const std::uint8_t *bounds) {
+        return (query_.short_code() ? scanner_.blocks8 : scanner_.blocks16)(bounds, query_.tables(reach_));
+    }
+
+    void scan(const Super &super, std::uint64_t now, std::uint64_t live) {
+        const Segment &segment = *super.segment;
+        const std::size_t first = super.number * lane_count;
+        const std::uint8_t *blocks = segment.blocks + first * n_bytes_ * lane_count;
+        std::uint64_t survivors[lane_count];
+        (query_.short_code() ? scanner_.rows8 : scanner_.rows16)(blocks, now, live, query_.tables(reach_), survivors);
+        for (std::uint64_t left = now; left; left &= left - 1) {
+            const std::size_t b = std::countr_zero(left);
+            if (segment.wanted) survivors[b] &= segment.wanted[first + b];
+            if ((first + b + 1) * lane_count > segment.n_rows)
+                survivors[b] &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
+            // Ids lie elsewhere in memory: ask for them before they are needed.
+            const std::int64_t *ids = segment.ids + (first + b) * lane_count;
+            for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1)
+                __builtin_prefetch(ids + std::countr_zero(rows));
+        }
+        for (; now; now &= now - 1) {
+            const std::size_t b = std::countr_zero(now);
+            for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) {
+                const std::size_t lane = std::countr_zero(rows);
+                consider(super, (first + b) * lane_count + lane, blocks + b * n_bytes_ * lane_count + lane);
+            }
+        }
+    }
+
+    void consider(const Super &super, std::size_t row, const std::uint8_t *bytes) {
+        if (query_.row_bound(bytes) > reach_) return;
+        const std::int64_t number = super.segment_row + static_cast<std::int64_t>(row);
+        if (top_.add({query_.distance(bytes), super.segment->ids[row], number})) reach_ = query_.reach(top_.limit());
+    }
+
+    Query query_;
+    std::size_t n_bytes_;
+    const Scanner &scanner_;
+    TopK top_;
+    float reach_;
+    std::vector<std::uint64_t> scanned_;  // blocks of each super-block that were scanned before it was visited
+    std::vector<float> bounds_;  // of each super-block; infinity once it was visited
+};
+
+std::vector<Super> supers_of(const Search &task) {
+    std::vector<Super> out;
+    std::int64_t row = 0;
+    for (const Segment &segment : task.segments) {
+        for (std::size_t i = 0; i < segment.n_supers(); ++i) out.push_back({&segment, i, row});
+        row += static_cast<std::int64_t>(segment.n_rows);
+    }
+    return out;
+}
+
+// One query, all threads.
+std::vector<Hit> search_together(const Search &task, std::size_t q, const std::vector<Super> &supers) {
+    Pass pass(task, q, supers);
+    pass.best_first(supers);
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < supers.size(); ++i)
+        if (pass.within_reach(i)) left.push_back(i);
+    const std::size_t n_threads = std::min(task.n_threads, 1 + left.size() / supers_worth_a_thread);
+    std::atomic<float> shared{pass.top().limit()};
+    std::atomic<std::size_t> next{0};
+    std::vector<TopK> found(n_threads, TopK(task.k, task.radius));
+    parallel_for(n_threads, n_threads, [&](std::size_t t) {
+        Pass mine = pass;
+        if (t) mine.forget_hits(task.k, task.radius);  // each hit is held once
+        constexpr std::size_t run = 8;
+        for (std::size_t start; (start = next.fetch_add(run, std::memory_order_relaxed)) < left.size();)
+            for (std::size_t i = start; i < std::min(start + run, left.size()); ++i) {
+                mine.share_limit(shared);
+                mine.visit_if_needed(supers, left[i]);
+            }
+        found[t] = mine.top();
+    });
+    for (std::size_t t = 1; t < n_threads; ++t)
+        for (const Hit &hit : found[t].hits()) found[0].add(hit);
+    return found[0].sorted();
+}
+
+}  // namespace
+
+std::vector<std::vector<Hit>> search(const Search &task) {
+    const std::vector<Super> supers = supers_of(task);
+    std::vector<std::vector<Hit>> out(task.n_queries);
+    if (task.n_queries < task.n_threads) {
+        for (std::size_t q = 0; q < task.n_queries; ++q) out[q] = search_together(task, q, supers);
+        return out;
+    }
+    const std::size_t together =
+        std::clamp(task.n_queries / std::max<std::size_t>(1, task.n_threads), std::size_t{1}, queries_together);
+    parallel_for((task.n_queries + together - 1) / together, task.n_threads, [&](std::size_t group) {
+        std::vector<Pass> passes;
+        for (std::size_t q = group * together; q < std::min(task.n_queries, (group + 1) * together); ++q) {
+            passes.emplace_back(task, q, supers);
+            passes.back().best_first(supers);
+        }
+        for (std::size_t i = 0; i < supers.size(); ++i)
+            for (Pass &pass : passes) pass.visit_if_needed(supers, i);
+        for (std::size_t p = 0; p < passes.size(); ++p) out[group * together + p] = passes[p].top().sorted();
+    });
+    return out;
+}
+
+void score(const Search &task, const std::int64_t *rows, std::size_t n_each, float *out) {
+    const std::size_t n_bytes = task.order.n_bytes();
+    parallel_for(task.n_queries, task.n_threads, [&](std::size_t q) {
+        Query query(task.queries + q * n_bytes, task.weights + (task.weights_per_query ? q * task.order.n_bits : 0),
+                    task.order);
+        for (std::size_t i = q * n_each; i < (q + 1) * n_each; ++i) {
+            out[i] = infinity;
+            auto row = static_cast<std::size_t>(rows[i]);
+            if (rows[i] < 0) continue;
+            for (const Segment &segment : task.segments) {
+                if (row < segment.n_rows) {
+                    const std::uint8_t *block = segment.blocks + row / lane_count * n_bytes * lane_count;
+                    out[i] = query.distance(block + row % lane_count);
+                    break;
+                }
+                row -= segment.n_rows;
+            }
+        }
+    });
+}
+
+}  // namespace bitrank

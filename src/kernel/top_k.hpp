@@ -1,0 +1,73 @@
+// The k best hits so far, by distance and then by id.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace bitrank {
+
+struct Hit {
+    float distance;
+    std::int64_t id;
+    std::int64_t row;  // counted through all segments
+
+    bool operator<(const Hit &other) const {
+        return distance != other.distance ? distance < other.distance : id < other.id;
+    }
+};
+
+class TopK {
+public:
+    // At most k hits, none farther than the radius.
+    TopK(std::size_t k, float radius) : k_(k), radius_(radius) {}
+
+    // No hit beyond it can enter.
+    float limit() const { return heap_.size() < k_ ? radius_ : std::min(radius_, heap_.front().distance); }
+
+    bool would_enter(const Hit &hit) const {
+        return hit.distance <= radius_ && (heap_.size() < k_ || hit < heap_.front());
+    }
+
+    bool add(const Hit &hit) {
+        if (!would_enter(hit)) return false;
+        if (heap_.size() == k_) {
+            replace_worst(hit);
+        } else {
+            heap_.push_back(hit);
+            std::push_heap(heap_.begin(), heap_.end());
+        }
+        return true;
+    }
+
+    // What another thread has found lowers the radius.
+    void lower_radius(float radius) { radius_ = std::min(radius_, radius); }
+
+    const std::vector<Hit> &hits() const { return heap_; }
+
+    std::vector<Hit> sorted() const {
+        std::vector<Hit> out = heap_;
+        std::sort(out.begin(), out.end());
+        return out;
+    }
+
+private:
+    // Half the work of std::pop_heap and std::push_heap.
+    void replace_worst(const Hit &hit) {
+        std::size_t hole = 0;
+        for (std::size_t child = 1; child < heap_.size(); child = 2 * hole + 1) {
+            if (child + 1 < heap_.size() && heap_[child] < heap_[child + 1]) ++child;
+            if (!(hit < heap_[child])) break;
+            heap_[hole] = heap_[child];
+            hole = child;
+        }
+        heap_[hole] = hit;
+    }
+
+    std::size_t k_;
+    float radius_;
+    std::vector<Hit> heap_;
+};
+
+}  // namespace bitrank
