@@ -265,7 +265,7 @@ def test_figures_equal_a_direct_computation(validation, with_magnitudes):
         np.testing.assert_allclose(got, want, rtol=1e-6)
     # Powers of two with a mean of 1: blends are exact in float32, and so are their ties.
     factor = np.where(np.arange(N_BITS) % 2, 0.5, 1.5).astype(np.float32)
-    for amount, scores in held_out.judge_blends(factor):
+    for amount, scores in held_out.judge_blends(factor, gate.BLENDS):
         if amount not in (0.25, 1.0):
             continue
         weights = (1 - amount + amount * factor) * (1 if magnitudes is None else magnitudes) * np.ones((200, 1))

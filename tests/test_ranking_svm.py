@@ -92,7 +92,7 @@ def test_report_and_params():
     codes, y = toy()
     ranker = fast().fit(codes, y)
     first, *tried = ranker.report_
-    assert first.keys() == {"blend", "map", "p10"}
+    assert first.keys() == {"blend", "map", "p10", "map_error", "p10_error"}
     assert first["blend"] == 0.0
     assert {(line["strategy"], line["n_neighbors"]) for line in tried} == WAYS
     assert {line["blend"] for line in tried} == set(BLENDS)

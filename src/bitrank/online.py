@@ -143,6 +143,7 @@ class OnlineRankingSVM(BaseEstimator):
             learn,
             n_bits=n_bits,
             magnitudes=values,
+            in_turn=True,
             scoring=self.scoring,
             validation=self.validation,
             random=random,

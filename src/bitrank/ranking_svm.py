@@ -146,6 +146,7 @@ class RankingSVM(BaseEstimator):
             learn,
             n_bits=n_bits,
             magnitudes=values,
+            in_turn=True,
             blends=gate.COARSE_BLENDS,
             scoring=self.scoring,
             validation=self.validation,
@@ -163,7 +164,7 @@ class RankingSVM(BaseEstimator):
     ) -> RankingSVM:
         """Learn from quadruplets or triplets of row numbers.
 
-        With C="auto", three queries in ten are held out with their quadruplets, and the constants and the blend are
+        With C="auto", one query in three is held out with their quadruplets, and the constants and the blend are
         chosen by the share of held-out order constraints that hold (a tie holds by half).
 
         Parameters
