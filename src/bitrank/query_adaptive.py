@@ -198,7 +198,8 @@ def _loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
     With e = exp(score) and N the sum of e over dissimilar items, the loss of a query is the mean over its similar
     items i of log(1 + N / e_i), and −log of the similar items' share of all e, in the mix given above.
     """
-    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    # Bounded below, so that similar items far behind do not vanish, and still pull.
+    e = np.exp(np.maximum(scores - scores.max(axis=1, keepdims=True), np.float32(-60)))
     n_similar = similar.sum(axis=1, keepdims=True).astype(np.float32)
     similar_e = np.where(similar, e, np.float32(0))
     of_similar = similar_e.sum(axis=1, keepdims=True)
