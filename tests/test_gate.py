@@ -181,7 +181,7 @@ def test_rows_are_held_out_once():
     seen = []
     choose(codes, y, lambda rows: seen.append(rows) or iter(()))
     (rows,) = seen
-    assert len(rows) == 280
+    assert len(rows) == 266
     assert (np.diff(rows) > 0).all()
     (fold,) = gate.split(y, "rows", np.random.default_rng(0))
     np.testing.assert_array_equal(fold.learn, rows)
@@ -189,6 +189,17 @@ def test_rows_are_held_out_once():
     assert not np.isin(fold.sample, fold.learn).any()
     assert set(fold.sample) | set(fold.learn) == set(range(400))
     np.testing.assert_array_equal(fold.collection, np.arange(400))
+
+
+def test_few_rows_are_held_out_in_turn(monkeypatch):
+    codes, y = data()
+    seen = []
+    choose(codes, y, lambda rows: seen.append(rows) or iter(()), in_turn=True)
+    held_out = [set(range(400)) - set(rows) for rows in seen]
+    assert sorted(len(part) for part in held_out) == [133, 133, 134]
+    assert set.union(*held_out) == set(range(400))
+    monkeypatch.setattr(gate, "_FEW_ROWS", 399)
+    assert len(gate.split(y, "rows", np.random.default_rng(0), in_turn=True)) == 1
 
 
 @pytest.mark.parametrize("n_classes", [4, 5, 9])
@@ -220,7 +231,7 @@ def test_hold_out_queries():
     queries = np.random.default_rng(0).integers(50, size=400)
     held_out = gate.hold_out_queries(queries, np.random.default_rng(1))
     assert not set(queries[held_out]) & set(queries[~held_out])
-    assert len(set(queries[held_out])) == 15
+    assert len(set(queries[held_out])) == 16
     assert 0 < gate.hold_out_queries(np.array([3, 5, 5]), np.random.default_rng(0)).sum() < 3
     with pytest.raises(ValueError, match=r"at least two queries to hold one out, got one; give C"):
         gate.hold_out_queries(np.array([3, 3]), np.random.default_rng(0))

@@ -7,7 +7,7 @@ from sklearn.exceptions import NotFittedError
 
 from bitrank import RankingSVM
 from bitrank.codes import distances, pack
-from bitrank.gate import BLENDS, blend
+from bitrank.gate import BLENDS, COARSE_BLENDS, blend
 from bitrank.metrics import average_precision
 from bitrank.quadruplets import draw_quadruplets
 from bitrank.ranking_svm import constants
@@ -95,8 +95,8 @@ def test_report_and_params():
     assert first.keys() == {"blend", "map", "p10", "map_error", "p10_error"}
     assert first["blend"] == 0.0
     assert {(line["strategy"], line["n_neighbors"]) for line in tried} == WAYS
-    assert {line["blend"] for line in tried} == set(BLENDS)
-    assert len(tried) == 4 * 4 * len(BLENDS)
+    assert {line["blend"] for line in tried} == set(COARSE_BLENDS)
+    assert len(tried) == 4 * 4 * len(COARSE_BLENDS)
     assert ranker.params_.keys() == {"strategy", "n_neighbors", "C_order", "C_tie", "blend"}
     chosen = next(line for line in tried if ranker.params_.items() <= line.items())
     assert chosen["map"] > first["map"]
