@@ -298,7 +298,7 @@ class OnlineRankingSVM(BaseEstimator):
             last, n_sweeps = state.last.copy(), _MOST_SWEEPS
             if batch.n_rows <= _MOST_DUAL_ROWS:
                 n_sweeps = _kernel.passive_aggressive(
-                    batch.dense("order"), batch.dense("tie"), *c.values(), _TOLERANCE, _MOST_SWEEPS, last
+                    batch.dense("order"), batch.dense("tie"), c["C_order"], c["C_tie"], _TOLERANCE, _MOST_SWEEPS, last
                 )
             if n_sweeps == _MOST_SWEEPS:
                 last = exact(Objective(batch, c["C_order"], c["C_tie"], state.last), last).weights
