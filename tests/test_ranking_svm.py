@@ -72,17 +72,21 @@ def test_new_digits_do_not_rank_worse(itq_digits):
     assert mean_ap(ranker.weights_) > mean_ap(None) - 0.002
 
 
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("with_magnitudes", [False, True])
-def test_random_labels_keep_uniform_weights(seed, with_magnitudes, itq_digits):
-    y = np.random.default_rng(seed).integers(10, size=600)
+def test_random_labels_keep_uniform_weights(with_magnitudes, itq_digits):
     magnitudes = itq_digits.magnitudes[:600] if with_magnitudes else None
-    ranker = fast(n_quadruplets=1000, random_state=seed).fit(itq_digits.codes[:600], y, magnitudes)
-    assert (ranker.weights_ == ranker.weights_[0]).all()
-    assert ranker.weights_[0] > 0
-    assert ranker.params_ == {"blend": 0.0}
-    assert ranker.solution_ is None
-    assert len(ranker.report_) > 10
+    n_kept = 0
+    for seed in range(8):
+        y = np.random.default_rng(seed).integers(10, size=600)
+        ranker = fast(n_quadruplets=1000, random_state=seed).fit(itq_digits.codes[:600], y, magnitudes)
+        assert len(ranker.report_) > 10
+        assert (ranker.weights_ >= 0).all()
+        if (ranker.weights_ == ranker.weights_[0]).all():
+            n_kept += 1
+            assert ranker.params_ == {"blend": 0.0}
+            assert ranker.solution_ is None
+            assert np.log2(ranker.weights_[0]) % 1 == 0  # a power of two, so that ties stay ties
+    assert n_kept >= 7  # the gate is a test of significance, and of one hundred candidates: once in a while it is wrong
 
 
 # What is reported -----------------------------------------------------------------------------------------------------
