@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench-learning clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -17,6 +17,9 @@ check: $(VENV)/check.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py
+
+bench-learning: $(VENV)/test.installed
+	$(BIN)/python benchmarks/learning.py
 
 clean:
 	rm -rf $(VENV) build dist
