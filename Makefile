@@ -4,13 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test check bench-learning clean
+.PHONY: demo test test-lowest check bench-learning clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
 
 test: $(VENV)/test.installed
 	$(BIN)/python -m pytest
+
+# The same with the lowest versions that pyproject.toml allows, in a virtualenv of its own.
+LOWEST := numpy==2.0.* scipy==1.13.* scikit-learn==1.6.* matplotlib==3.9.*
+test-lowest:
+	test -d $(VENV)-lowest || $(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" $(LOWEST)
+	$(VENV)-lowest/bin/python -m pytest
 
 check: $(VENV)/check.installed
 	$(BIN)/ruff check .
@@ -22,7 +29,7 @@ bench-learning: $(VENV)/test.installed
 	$(BIN)/python benchmarks/learning.py
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(VENV)-lowest build dist
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -16,7 +16,6 @@ from bitrank import ITQ, OnlineRankingSVM, QueryAdaptiveRanker, RankingSVM, WhRa
 from bitrank.codes import Codes, Weights, distances
 from bitrank.datasets import digits
 from bitrank.metrics import mean_average_precision, mean_precision_recall, precision_at, tie_mass
-from bitrank.quadruplets import draw_quadruplets
 from bitrank.whrank import asymmetric_weights
 
 Curve = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
@@ -125,17 +124,13 @@ def learn(split: Split) -> tuple[Codes, dict[str, Weights | None]]:
     query_codes = codes[split.queries]
     query_values = hasher.project(_vectors(split.images[split.queries]))
 
-    online = OnlineRankingSVM()
-    quadruplets = draw_quadruplets(y, 5000, random_state=0)
-    for batch in np.split(quadruplets, len(quadruplets) // 10):
-        online.partial_fit(train_codes, batch)
     whrank = WhRank(random_state=0).fit(hasher.project(X), y)
     return codes, {
         "Hamming": None,
         "WhRank": whrank.weights_for(query_codes, magnitudes=np.abs(query_values)),
         "asymmetric": asymmetric_weights(query_values),
         "RankingSVM": RankingSVM(random_state=0).fit(train_codes, y).weights_for(query_codes),
-        "online": online.weights_for(query_codes),
+        "online": OnlineRankingSVM(random_state=0).fit(train_codes, y).weights_for(query_codes),
         "query-adaptive": QueryAdaptiveRanker(random_state=0).fit(train_codes, y).weights_for(query_codes),
     }
 

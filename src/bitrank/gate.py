@@ -26,6 +26,8 @@ Learn = Callable[[Rows], Iterator[tuple[dict[str, Any], Factor]]]
 
 BLENDS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0)
 
+# Of more labelled rows than this a random part is used: K weights, or one blend, do not need more.
+_MOST_ROWS = 50_000
 _HELD_OUT_SHARE = 0.3
 # MAP is measured in a sample of the held-out items. Precision at 10 depends on how dense the collection is, so it is
 # measured in all of it, among the items nearest to a query by uniform weights.
@@ -60,6 +62,20 @@ def blend(factor: npt.NDArray[Any], amount: float) -> Floats:
     array([0.75, 1.25])
     """
     return (1 - amount) + amount * mean_one(factor)
+
+
+def blend_at_scale(factor: npt.NDArray[Any], amount: float, scale: float) -> Floats:
+    """The same, times a scale: for learners that go on from these weights, which a ranking need not.
+
+    Uniform weights get the power of two nearest to the scale: sums of it are exact in any order, so that equal Hamming
+    distances stay equal.
+
+    Examples
+    --------
+    >>> blend_at_scale(np.array([1.0, 3.0]), 0.0, 0.3)
+    array([0.25, 0.25])
+    """
+    return blend(factor, amount) * (scale if amount > 0 else 2.0 ** np.round(np.log2(scale)))
 
 
 def mean_one(values: npt.NDArray[Any]) -> Floats:
@@ -225,6 +241,17 @@ class HeldOut:
         return average_precision(to_sample, self.relevant), p10
 
 
+def some_rows(n: int, random: np.random.Generator) -> Rows:
+    """Row numbers in random order; a part of them where there are very many.
+
+    Examples
+    --------
+    >>> some_rows(1_000_000, np.random.default_rng(0)).shape
+    (50000,)
+    """
+    return random.permutation(n)[:_MOST_ROWS]
+
+
 def split(y: npt.NDArray[Any], validation: Validation, random: np.random.Generator) -> list[Fold]:
     """Hold out three rows in ten, once; or half of the classes, and then the other half.
 
@@ -236,15 +263,15 @@ def split(y: npt.NDArray[Any], validation: Validation, random: np.random.Generat
     """
     if validation not in get_args(Validation):
         raise ValueError(f"validation must be one of {get_args(Validation)}, got {validation!r}")
+    rows = some_rows(len(y), random)
     if validation == "rows":
-        order = random.permutation(len(y))
-        n_held_out = max(2, round(_HELD_OUT_SHARE * len(y)))
-        return [_fold(order[n_held_out:], order[:n_held_out], np.arange(len(y)))]
+        n_held_out = max(2, round(_HELD_OUT_SHARE * len(rows)))
+        return [_fold(rows[n_held_out:], rows[:n_held_out], rows)]
     classes = random.permutation(np.unique(y))
     if len(classes) < 4:
         raise ValueError(f'validation="classes" needs at least four classes, got {len(classes)}')
-    half = np.isin(y, classes[: len(classes) // 2])
-    sides = [random.permutation(np.flatnonzero(side)) for side in (half, ~half)]
+    half = np.isin(y[rows], classes[: len(classes) // 2])
+    sides = [rows[half], rows[~half]]
     return [_fold(learn, held_out, held_out) for learn, held_out in (sides, sides[::-1])]
 
 

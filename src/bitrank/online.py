@@ -146,8 +146,8 @@ class OnlineRankingSVM(BaseEstimator):
             validation=self.validation,
             random=random,
         )
-        _, state = next(stream(np.arange(len(codes)), [choice.params or WAYS[-1]]))
-        blended = gate.blend(state.mean, choice.blend) * state.mean.mean()
+        _, state = next(stream(np.sort(gate.some_rows(len(codes), random)), [choice.params or WAYS[-1]]))
+        blended = gate.blend_at_scale(state.mean, choice.blend, float(state.mean.mean()))
         return self._learned(_State(blended, blended, state.n_updates), choice.report)
 
     def partial_fit(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -32,8 +33,11 @@ from bitrank.quadruplets import Rows
 Matrix = npt.NDArray[np.float32]
 
 _N_QUERIES, _N_ITEMS = 256, 1024  # of a step
-_LEARNING_RATE = 3.2  # divided by the number of bits
-_FIRST_WEIGHT = 0.3
+_LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
+# The loss sees a query's weights scaled to this mean, divided by √n_bits as distances spread by √n_bits. It says how
+# much of the list the loss looks at: larger is nearer to the top. Of 1.1 to 4.5, measured on digits and on text, this
+# gave the best MAP at precision at 10 not below Hamming's.
+_SHARPNESS = 2.27
 # The loss is a mix of two: every similar item before the dissimilar ones (serves MAP), and some similar item before
 # everything (serves the top of the list).
 _EVERY, _SOME = np.float32(0.4), np.float32(0.6)
@@ -165,20 +169,23 @@ def _train(
 ) -> tuple[Matrix, Matrix]:
     """Adam with a cosine schedule on random batches; returns M and b."""
     n, n_bits = bits.shape
-    coef = np.zeros((n_bits, n_bits), np.float32)
-    intercept = np.full(n_bits, np.log(np.expm1(_FIRST_WEIGHT)), np.float32)
+    coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
     steps = [_Adam(coef), _Adam(intercept)]
+    sharpness = np.float32(_SHARPNESS / np.sqrt(n_bits))
     for step in progress(range(n_steps), label=label):
         queries, items = random.integers(n, size=min(_N_QUERIES, n)), random.integers(n, size=min(_N_ITEMS, n))
         similar = y[queries][:, None] == y[items]
         similar &= queries[:, None] != items
         query_bits, item_bits = bits[queries], bits[items]
         raw = query_bits @ coef.T + intercept
+        weights = _softplus(raw)
+        scale = sharpness / weights.mean(axis=1, keepdims=True)
         # A weighted Hamming distance is, but for a constant of the query, minus half this inner product.
-        signed = query_bits if magnitudes is None else query_bits * magnitudes[queries]
-        scores = (0.5 * _softplus(raw) * signed) @ item_bits.T
-        by_weight = 0.5 * signed * (_loss_gradient(scores, similar) @ item_bits)
-        by_raw = by_weight / (1 + np.exp(-raw))
+        signed = np.float32(0.5) * (query_bits if magnitudes is None else query_bits * magnitudes[queries])
+        scores = (scale * weights * signed) @ item_bits.T
+        by_scaled = signed * (_loss_gradient(scores, similar) @ item_bits)
+        along = (by_scaled * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+        by_raw = scale * (by_scaled - along) * expit(raw)
         rate = min(0.1, _LEARNING_RATE / n_bits) * 0.5 * (1 + np.cos(np.pi * step / n_steps))
         for adam, gradient in zip(steps, (by_raw.T @ query_bits, by_raw.sum(axis=0)), strict=True):
             adam.step(gradient, rate)

@@ -27,7 +27,7 @@ from bitrank.codes import (
     weights_for_queries,
 )
 from bitrank.quadruplets import WAYS, Rows, check_quadruplets, draw_ways
-from bitrank.solvers import SOLVERS, Array, Constraints, Objective, Solution, best_scale
+from bitrank.solvers import SOLVERS, Constraints, Objective, Solution, best_scale
 
 # C="auto" tries these constants: the sum of C over all order constraints, and the share of it that ties get.
 _TOTALS = (2.0, 200.0)
@@ -136,7 +136,7 @@ class RankingSVM(BaseEstimator):
                 for some in _constants_to_try(self.n_quadruplets):
                     yield {**way, **some}, self._solve(constraints, **some).weights.astype(np.float32)
 
-        everything = np.arange(len(codes))
+        everything = np.sort(gate.some_rows(len(codes), random))
         if self.C != "auto":
             way, constraints = next(draw(everything, ways[-1:] if self.strategy == "auto" else ways[:1]))
             return self._learn(constraints, {**way, **constants(self.C)})
@@ -222,9 +222,9 @@ class RankingSVM(BaseEstimator):
             solution = self._solve(constraints, params["C_order"], params["C_tie"])
             weights = solution.weights
         if choice is not None:
-            blended: Array = gate.blend(weights, choice.blend)
             # A ranking knows no scale, but an online learner that goes on from these weights does.
-            weights = blended * best_scale(constraints, 1.0, 1.0, blended)
+            scale = best_scale(constraints, 1.0, 1.0, gate.blend(weights, choice.blend))
+            weights = gate.blend_at_scale(weights, choice.blend, scale)
         self.n_bits_ = constraints.n_bits
         self.weights_: Weights = weights.astype(np.float32)
         self.solution_ = solution
