@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-lowest check bench sanitize test-neon clean
+.PHONY: demo test test-lowest check bench bench-learning sanitize test-neon clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -52,6 +52,9 @@ build/neon/test_kernel: KERNEL_MORE := scan_neon
 build/neon/test_kernel: KERNEL_EXTRA := -static -O2
 test-neon: build/neon/test_kernel
 	qemu-aarch64-static build/neon/test_kernel
+
+bench-learning: $(VENV)/test.installed
+	$(BIN)/python benchmarks/learning.py
 
 clean:
 	rm -rf $(VENV) $(VENV)-lowest build dist
