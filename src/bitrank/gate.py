@@ -115,12 +115,45 @@ def choose(
     rival = _Scores.gather(rivals)
     # A candidate that could not be learned from every fold is not comparable.
     table = [(dict(key), _Scores.gather(parts)) for key, parts in judged.items() if len(parts) == len(rivals)]
-    report = [{"blend": 0.0, **rival.means()}, *({**params, **scores.means()} for params, scores in table)]
-    best = _best(table, rival, scoring)
+    report = [{"blend": 0.0, **rival.figures(rival)}]
+    report += [{**params, **scores.figures(rival)} for params, scores in table]
+    best = pick(report, scoring)
     if best is None:
         return Choice(None, 0.0, report)
-    params = dict(best)
+    params = {name: value for name, value in best.items() if name not in _FIGURES}
     return Choice(params, params.pop("blend"), report)
+
+
+def pick(report: list[dict[str, Any]], scoring: Scoring) -> dict[str, Any] | None:
+    """The line of a report with the best figure among those that beat uniform weights by more than chance, or None.
+
+    So a learner's `report_` also answers what another scoring would have chosen.
+
+    Examples
+    --------
+    >>> lines = [(0.0, 0.4, 0.8), (0.5, 0.5, 0.8), (1.0, 0.6, 0.7)]
+    >>> report = [{"blend": b, "map": m, "p10": p, "map_error": 0.01, "p10_error": 0.0} for b, m, p in lines]
+    >>> pick(report, "guarded")["blend"], pick(report, "map")["blend"], pick(report, "p10")
+    (0.5, 1.0, None)
+    """
+    if scoring not in get_args(Scoring):
+        raise ValueError(f"scoring must be one of {get_args(Scoring)}, got {scoring!r}")
+    uniform, *tried = report
+
+    def sure_gain(line: dict[str, Any], figure: str, errors: float) -> float:
+        gain: float = line[figure] - uniform[figure] - errors * line[f"{figure}_error"]
+        return gain
+
+    winner, best = None, 0.0
+    for line in tried:
+        # The winner is the best of many on these queries, so the guard must allow for some luck in it: two standard
+        # errors kept precision at 10 from falling on unseen queries, one did not.
+        if scoring == "guarded" and sure_gain(line, "p10", errors=2) < 0:
+            continue
+        gain = sure_gain(line, "p10" if scoring == "p10" else "map", errors=1)
+        if gain > best:
+            winner, best = line, gain
+    return winner
 
 
 class _Scores(NamedTuple):
@@ -134,29 +167,19 @@ class _Scores(NamedTuple):
         ap, p10 = zip(*parts, strict=True)
         return cls(np.concatenate(ap), np.concatenate(p10))
 
-    def means(self) -> dict[str, float]:
-        return {"map": float(self.ap.mean()), "p10": float(self.p10.mean())}
+    def figures(self, rival: _Scores) -> dict[str, float]:
+        """Means, and the standard errors of their gains over the rival's. Paired, query by query."""
+        means = {"map": self.ap.mean(), "p10": self.p10.mean()}
+        errors = {"map_error": _error(self.ap - rival.ap), "p10_error": _error(self.p10 - rival.p10)}
+        return {name: float(value) for name, value in {**means, **errors}.items()}
 
 
-def _best(table: list[tuple[dict[str, Any], _Scores]], rival: _Scores, scoring: Scoring) -> dict[str, Any] | None:
-    """The candidate with the best figure among those that beat the rival by more than chance."""
-    winner, best = None, 0.0
-    for params, scores in table:
-        # The winner is the best of many on these queries, so the guard must allow for some luck in it: two standard
-        # errors kept precision at 10 from falling on unseen queries, one did not.
-        if scoring == "guarded" and _sure_gain(scores.p10, rival.p10, errors=2) < 0:
-            continue
-        new, old = (scores.p10, rival.p10) if scoring == "p10" else (scores.ap, rival.ap)
-        gain = _sure_gain(new, old, errors=1)
-        if gain > best:
-            winner, best = params, gain
-    return winner
+_FIGURES = ("map", "p10", "map_error", "p10_error")
 
 
-def _sure_gain(new: Floats, old: Floats, errors: float) -> float:
-    """Mean gain less so many standard errors of it. Paired, query by query."""
-    difference = new - old
-    return float(difference.mean() - errors * difference.std() / np.sqrt(len(difference)))
+def _error(gains: Floats) -> float:
+    """Standard error of the mean gain."""
+    return float(gains.std() / np.sqrt(len(gains)))
 
 
 class HeldOut:
@@ -294,7 +317,7 @@ def choose_by_order(
         for amount in BLENDS:
             held = order((1 - amount) * uniform + amount * full)
             report.append({**params, "blend": amount, "order": float(held.mean())})
-            gain = _sure_gain(held, rival, errors=1)
+            gain = float((held - rival).mean()) - _error(held - rival)
             if gain > best:
                 winner, best = Choice(params, amount, report), gain
     return winner

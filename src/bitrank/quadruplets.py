@@ -226,9 +226,8 @@ class _Neighbors:
         second = random.integers(similar - 1)
         second += second >= first
         dissimilar = similar + random.integers(self.near.shape[1] - similar)
-        near = self.near[row]
-        each = np.arange(n)
-        return np.stack([self.query[row], near[each, dissimilar], near[each, first], near[each, second]], axis=1)
+        items = (self.near[row, place] for place in (dissimilar, first, second))
+        return np.stack([self.query[row], *items], axis=1)
 
 
 def _nearest(queries: Codes, codes: Codes, n_neighbors: int, own: Rows | None, random: np.random.Generator) -> Rows:
