@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-lowest check bench bench-learning sanitize test-neon clean
+.PHONY: demo test test-lowest check bench bench-learning reproduce reproduce-quick sanitize test-neon clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -55,6 +55,18 @@ test-neon: build/neon/test_kernel
 
 bench-learning: $(VENV)/test.installed
 	$(BIN)/python benchmarks/learning.py
+
+# Computes the cells that have no file yet; remove experiments/results/cells to run everything anew.
+reproduce: $(VENV)/demo.installed
+	$(BIN)/python -m experiments.run
+	$(BIN)/python -m experiments.report
+
+# The embedded digits alone, two seeds, from nothing.
+QUICK := build/reproduce-quick
+reproduce-quick: $(VENV)/demo.installed
+	rm -rf $(QUICK)
+	$(BIN)/python -m experiments.run --plan quick --results $(QUICK)
+	$(BIN)/python -m experiments.report --plan quick --results $(QUICK) --output $(QUICK)
 
 clean:
 	rm -rf $(VENV) $(VENV)-lowest build dist

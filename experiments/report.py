@@ -1,0 +1,213 @@
+"""Write the report: ``python -m experiments.report`` reads the results and writes docs/results.md and its pictures.
+
+It computes nothing but means and deviations over seeds; what has no file is printed as missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from experiments import cells, figures
+from experiments.plan import CLICK_C, HASHERS, IMAGES, LENGTHS, PAGES, QUADRUPLETS, SLOTS, STEPS, UNSEEN, groups
+from experiments.tables import (
+    MISSING,
+    Results,
+    beside_paper,
+    bold_best,
+    every_ranking,
+    markdown,
+    names_of,
+    reached,
+    source,
+)
+
+DOCS = Path(__file__).parents[1] / "docs"
+TEXT = Path(__file__).parent / "text"
+
+
+class Page:
+    """The page under construction, and where its pictures go."""
+
+    def __init__(self, results: Results, output: Path, quick: bool) -> None:
+        self.results, self.pictures, self.parts = results, output / "pictures", [_text("opening")]
+        self.images = ("digits",) if quick else IMAGES
+        self.large = self.images[:2]
+        self.hashers, self.lengths = HASHERS, (32,) if quick else LENGTHS
+        self.quick = quick
+
+    def add(self, *parts: str) -> None:
+        """Paragraphs."""
+        self.parts += parts
+
+    def picture(self, drawn: bool, name: str, title: str, source: str) -> None:
+        """A picture that was drawn, or that it is missing."""
+        self.add(f"![{title}](pictures/{name})" if drawn else f"{title}: {MISSING}.", source)
+
+    def write(self, path: Path) -> None:
+        """Put the page together."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n\n".join(part.strip() for part in self.parts if part.strip()) + "\n", encoding="utf-8")
+
+
+def _text(name: str) -> str:
+    return (TEXT / f"{name}.md").read_text(encoding="utf-8")
+
+
+def write_report(folder: Path, output: Path, quick: bool = False) -> None:
+    """Write results.md, its pictures, and readme.md with the README's picture and table."""
+    page = Page(Results(folder, "quick" if quick else "reproduce"), output, quick)
+    results = page.results
+    n_there = sum(len(group.rankings) - len(cells.missing(folder, group, None)) for group in groups_of(quick))
+    n_all = sum(len(group.rankings) for group in groups_of(quick))
+    page.add(f"{n_there} of {n_all} cells are there.")
+    drawn = figures.map_by_bits(results, page.pictures / "map_by_bits.png", page.images)
+    title = "MAP against the number of bits, codes of ITQ"
+    page.picture(drawn, "map_by_bits.png", title, source("full", "<dataset>", "ITQ-<bits>-<ranking>-<seed>"))
+    if not quick:
+        page.add("## What was to be reached", markdown(["to reach", "reached"], reached(results)))
+    _maps(page)
+    _acdv(page)
+    _online(page)
+    _questions(page)
+    page.write(output / "results.md")
+    fragment = [f"![{title}](docs/pictures/map_by_bits.png)", readme_table(results, page.images, quick)]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "readme.md").write_text("\n\n".join(fragment) + "\n", encoding="utf-8")
+
+
+def groups_of(quick: bool) -> list:
+    """The groups that the report is about."""
+    return groups("quick" if quick else "reproduce")
+
+
+def readme_table(results: Results, images: tuple[str, ...], quick: bool) -> str:
+    """MAP and P@10 of the main rankings, ITQ, on every set: for the README."""
+    n_bits = 32 if quick else 64
+    columns = [("full", dataset, "ITQ", n_bits) for dataset in images]
+    columns += [] if quick else [("full", "banking77", "SignBits", 384)]
+    names = ("Hamming", "WhRank-adaptive", "asymmetric", "paper-exact", "RankingSVM", "Online", "QueryAdaptive")
+    cut = []
+    for key in columns:
+        parts = []
+        for figure in ("map", "p10"):
+            means = [results.mean(*key, name, figure=figure) for name in names]
+            parts.append(bold_best([results.show(*key, name, figure=figure) for name in names], means))
+        cut.append([" · ".join(pair) for pair in zip(*parts, strict=True)])
+    header = ["MAP · P@10", *(f"{figures.TITLES[key[1]]}, {key[2]} {key[3]}" for key in columns)]
+    return markdown(header, [[name, *(column[i] for column in cut)] for i, name in enumerate(names)])
+
+
+def _maps(page: Page) -> None:
+    """The MAP tables and the PR curves."""
+    listed = [("full", dataset) for dataset in page.images] + ([] if page.quick else [("authors", "mnist")])
+    for protocol, dataset in listed:
+        page.add(f"## {figures.TITLES[dataset]}, {protocol} protocol", _sizes(page.results, protocol, dataset))
+        if not page.quick:
+            figure, name = ("voc11", "VOC-11") if protocol == "full" else ("authors_map", "authors_map")
+            page.add(f"### Beside the paper: {name}", beside_paper(page.results, protocol, dataset, figure))
+            page.add(source(protocol, dataset) + " The paper's values: `experiments/paper.csv`.")
+            page.add(_text(f"{dataset}-{protocol}"))
+        table = every_ranking(page.results, protocol, dataset, page.hashers, page.lengths, names_of(protocol, dataset))
+        page.add("### Every ranking: MAP ± deviation over seeds · P@10 · P@100", table, source(protocol, dataset))
+        name = f"pr_{dataset}_{protocol}.png"
+        drawn = figures.pr_curves(page.results, page.pictures / name, dataset, protocol)
+        page.picture(drawn, name, f"PR curves, {dataset}", source(protocol, dataset, "<hasher>-<bits>-<ranking>-0"))
+    if not page.quick:
+        page.add("## Text: banking77, full protocol", _sizes(page.results, "full", "banking77"))
+        page.add(every_ranking(page.results, "full", "banking77", ("SignBits",), (384,), names_of("full", "banking77")))
+        page.add(source("full", "banking77"), _text("banking77"))
+
+
+def _sizes(results: Results, protocol: str, dataset: str) -> str:
+    params = results.params(protocol, dataset)
+    if not params:
+        return f"All cells {MISSING}."
+    return f"{params['n_queries']} queries in {params['n_items']} items; learned from {params['n_train']}."
+
+
+def _acdv(page: Page) -> None:
+    """Table 1 and the picture of code differences."""
+    dataset = page.images[0]
+    paper = {"LSH": "71.3", "SH": "83.5", "ITQ": "85.7"}
+    rows = []
+    for hasher in HASHERS:
+        values = page.results.values("acdv", dataset, hasher, 64, "linear-SVM", figure="accuracy")
+        mean = page.results.mean("acdv", dataset, hasher, 64, "linear-SVM", figure="accuracy")
+        deviation = 100 * (sum((v - (mean or 0)) ** 2 for v in values) / max(1, len(values))) ** 0.5
+        text = MISSING if mean is None else f"{100 * mean:.1f} ±{deviation:.1f}"
+        rows.append([hasher, text, paper.get(hasher, "–")])
+    page.add("## Table 1: code differences, told apart by a linear SVM", _text("acdv"))
+    page.add(markdown(["64 bits", "accuracy, %", "paper's"], rows), source("acdv", dataset))
+    drawn = figures.acdv(page.results, page.pictures / "acdv.png", dataset)
+    title = "Differences of 32-bit ITQ codes: same class, different classes"
+    page.picture(drawn, "acdv.png", title, source("picture", dataset, "ITQ-32-pairs-0"))
+
+
+def _online(page: Page) -> None:
+    page.add("## Online against offline, 32 bits", _text("online"))
+    drawn = figures.online(page.results, page.pictures / "online.png", page.images)
+    rest = "<hasher>-32-{Hamming,RankingSVM,Online}-<seed>"
+    page.picture(drawn, "online.png", "MAP of online and offline learning", source("full", "<dataset>", rest))
+
+
+def _questions(page: Page) -> None:
+    """What the paper leaves open."""
+    if not page.quick:
+        _unseen(page)
+        steps = {f"step {step}": step for step in STEPS}
+        names = ("Hamming", "frozen", "online", "retrained")
+        rankings = {name: [f"{name}-step{step}" for step in STEPS] for name in names}
+        _question(page, "drift", "Drift: the collection doubles", list(steps), rankings, figures.drift)
+        names = ("paper-exact", "RankingSVM")
+        rankings = {name: [f"{name}-n{n}" for n in QUADRUPLETS] for name in names}
+        _question(page, "quadruplets", "How many quadruplets", QUADRUPLETS, rankings, figures.quadruplets)
+    n_bits = 32 if page.quick else 64
+    rankings = {
+        f"{slots} explored, C={c}": [f"explore{slots}-C{c}-pages{p}" for p in PAGES] for c in CLICK_C for slots in SLOTS
+    }
+
+    def draw(results: Results, path: Path, datasets: tuple[str, ...]) -> bool:
+        return figures.clicks(results, path, datasets, n_bits)
+
+    _question(page, "clicks", "Clicks", [f"{p} pages" for p in PAGES], rankings, draw, n_bits)
+
+
+def _unseen(page: Page) -> None:
+    page.add("## Classes not seen in training", _text("unseen"))
+    for dataset in (*IMAGES, "banking77"):
+        hasher, n_bits = ("SignBits", 384) if dataset == "banking77" else ("ITQ", 64)
+        table = every_ranking(page.results, "unseen", dataset, (hasher,), (n_bits,), UNSEEN)
+        page.add(f"### {figures.TITLES[dataset]}", table, source("unseen", dataset))
+
+
+def _question(page, protocol, title, columns, rankings, draw, n_bits=64) -> None:  # type: ignore[no-untyped-def]
+    """A question with a picture: MAP · P@10 · P@100 along its axis."""
+    page.add(f"## {title}", _text(protocol))
+    drawn = draw(page.results, page.pictures / f"{protocol}.png", page.large)
+    page.picture(drawn, f"{protocol}.png", title, source(protocol, "<dataset>", f"ITQ-{n_bits}-<ranking>-<seed>"))
+    for dataset in page.large:
+        rows = []
+        for name, cells_of in rankings.items():
+            row = []
+            for ranking in cells_of:
+                key = (protocol, dataset, "ITQ", n_bits, ranking)
+                texts = [page.results.show(*key, figure=figure) for figure in ("map", "p10", "p100")]
+                row.append(MISSING if MISSING in texts else " · ".join(texts))
+            rows.append([name, *row])
+        page.add(f"### {figures.TITLES[dataset]}: MAP · P@10 · P@100", markdown(["", *columns], rows))
+        page.add(source(protocol, dataset, f"ITQ-{n_bits}-<ranking>-<seed>"))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=cells.RESULTS, help="folder of the results")
+    parser.add_argument("--output", type=Path, default=DOCS, help="folder of results.md and pictures/")
+    parser.add_argument("--plan", choices=("reproduce", "quick"), default="reproduce")
+    options = parser.parse_args(arguments)
+    write_report(options.results, options.output, options.plan == "quick")
+    print(options.output / "results.md")
+
+
+if __name__ == "__main__":
+    main()
