@@ -177,8 +177,8 @@ def pick(report: list[dict[str, Any]], scoring: Scoring) -> dict[str, Any] | Non
     figure = "p10" if scoring == "p10" else "map"
     winner, best = None, 0.0
     for line in tried:
-        # The winner is the best of many on these queries, and some of that is luck, so that not to lose on
-        # average is not enough: with two and a half standard errors, the mean over splits of MNIST stayed above -0.0005.
+        # The winner is the best of many on these queries, and some of that is luck, so that not to lose on average
+        # is not enough: with two and a half standard errors, the mean loss on MNIST was at most 0.0005.
         if scoring == "guarded" and sure_gain(line, "p10", errors=2.5) < 0:
             continue
         gain = sure_gain(line, figure, errors=0)
