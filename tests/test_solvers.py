@@ -102,7 +102,8 @@ def check_products(data, seed):
     close = {"rtol": 1e-10, "atol": 1e-9}
     np.testing.assert_allclose(constraints.margins(weights), order @ weights, **close)
     np.testing.assert_allclose(constraints.combine(values), order.T @ values, **close)
-    gram, total = constraints.gram(active)
+    gram, total = np.zeros((constraints.n_bits, constraints.n_bits)), np.zeros(constraints.n_bits)
+    constraints.add_gram(active, 1.0, gram, total)
     np.testing.assert_allclose(gram, order[active].T @ order[active], **close)
     np.testing.assert_allclose(total, order[active].sum(axis=0), **close)
     np.testing.assert_allclose(constraints.tie_gram, tie.T @ tie, **close)
@@ -122,7 +123,8 @@ def test_products_over_several_strips(m, magnitudes):
 
 def test_no_row_active():
     constraints = Constraints(*problem(100, 13))
-    gram, total = constraints.gram(np.zeros(100, bool))
+    gram, total = np.zeros((constraints.n_bits, constraints.n_bits)), np.zeros(constraints.n_bits)
+    constraints.add_gram(np.zeros(100, bool), 1.0, gram, total)
     assert not gram.any()
     assert not total.any()
 

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.lapack import dposv
 
 from bitrank import _kernel
 from bitrank.codes import Codes
@@ -68,7 +69,7 @@ class Constraints:
         n_bits: int,
         magnitudes: npt.NDArray[np.float32] | None = None,
     ) -> None:
-        query = queries[quadruplets[:, 0]]
+        query = queries.take(quadruplets[:, 0], axis=0)
         scale: npt.NDArray[np.floating[Any]] | None = None
         if magnitudes is not None:
             # A query's magnitudes are scaled to mean 1, so that a margin of 1 means as much for every query.
@@ -77,7 +78,7 @@ class Constraints:
         self.n_bits = n_bits
         self.n_rows = len(quadruplets)
         # The three differences of (1) and (2): to the dissimilar item, to the similar one, to the other similar one.
-        self._differences = [query ^ items[column] for column in quadruplets.T[1:]]
+        self._differences = [query ^ items.take(column, axis=0) for column in quadruplets.T[1:]]
         self._scale = scale
         self._query_rows = quadruplets[:, 0]
 
@@ -123,17 +124,15 @@ class Constraints:
                 out += values[rows] @ block
         return out
 
-    def gram(self, active: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
-        """DᵀD and the sum of the rows of D, over the active rows."""
-        gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
+    def add_gram(self, active: npt.NDArray[np.bool_], sign: float, gram: Array, total: Array) -> None:
+        """Add sign · DᵀD and sign times the sum of the rows of D, over the active rows, to `gram` and `total`."""
         if self._scale is None:
-            _kernel.gram(*self._pair("order"), active, gram, total)
+            _kernel.add_gram(*self._pair("order"), active, sign, gram, total)
         else:
             for rows, block in self._blocks("order"):
                 part = block[active[rows]]
-                gram += part.T @ part
-                total += part.sum(axis=0)
-        return gram, total
+                gram += sign * (part.T @ part)
+                total += sign * part.sum(axis=0)
 
     @cached_property
     def tie_gram(self) -> Array:
@@ -141,7 +140,7 @@ class Constraints:
         gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
         if self.has_ties:
             if self._scale is None:
-                _kernel.gram(*self._pair("tie"), np.ones(self.n_rows, bool), gram, total)
+                _kernel.add_gram(*self._pair("tie"), np.ones(self.n_rows, bool), 1.0, gram, total)
             else:
                 for _, block in self._blocks("tie"):
                     gram += block.T @ block
@@ -187,19 +186,20 @@ class _Pieces:
         n_bits = len(objective.prior)
         self.objective, self.active = objective, np.zeros(objective.constraints.n_rows, bool)
         self.gram, self.total = np.zeros((n_bits, n_bits)), np.zeros(n_bits)
+        self.hessian = np.empty((n_bits, n_bits))
         self.fixed = np.eye(n_bits) + 2 * objective.c_tie * objective.tie_gram
 
     def at(self, margins: Array) -> tuple[Array, Array]:
-        """H and b of the piece with these margins."""
+        """H and b of the piece with these margins; H holds until the next call."""
         active = margins < 1.0
         for sign, changed in ((1.0, active & ~self.active), (-1.0, self.active & ~active)):
             if changed.any():
-                gram, total = self.objective.constraints.gram(changed)
-                self.gram += sign * gram
-                self.total += sign * total
+                self.objective.constraints.add_gram(changed, sign, self.gram, self.total)
         self.active = active
         c = 2 * self.objective.c_order
-        return self.fixed + c * self.gram, self.objective.prior + c * self.total
+        np.multiply(self.gram, c, out=self.hessian)
+        self.hessian += self.fixed
+        return self.hessian, self.objective.prior + c * self.total
 
 
 class Solver(Protocol):
@@ -217,7 +217,7 @@ def duality_gap(weights: Array, gradient: Array) -> float:
     return float(np.where(gradient <= weights, 0.5 * gradient**2, weights * gradient - 0.5 * weights**2).sum())
 
 
-def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-10, max_iter: int = 200) -> Solution:
+def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-8, max_iter: int = 200) -> Solution:
     """Newton's method on the pieces of (3): each step solves one K×K quadratic programme under w ≥ 0.
 
     It ends when the gap is at most `tol` times the objective, usually after four to eight steps.
@@ -287,8 +287,13 @@ def _non_negative_minimum(hessian: Array, linear: Array, start: Array) -> Array:
 def _minimum_on(support: npt.NDArray[np.bool_], hessian: Array, linear: Array) -> Array:
     """Minimum of ½ vᵀHv − bᵀv with v zero off the support."""
     solution = np.zeros_like(linear)
-    if support.any():
-        solution[support] = np.linalg.solve(hessian[np.ix_(support, support)], linear[support])
+    chosen = np.flatnonzero(support)
+    if len(chosen) > 0:
+        inner, right = hessian.take(chosen, axis=0).take(chosen, axis=1), linear.take(chosen)
+        # The Hessian is at least the identity, so that Cholesky's method applies, but for rounding. Its transpose is
+        # itself, in the order of memory that LAPACK takes without a copy.
+        _, found, failed = dposv(inner.T, right)
+        solution[chosen] = np.linalg.solve(inner, right) if failed else found
     return solution
 
 

@@ -3,40 +3,98 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <vector>
-
-// Counting bits is most of the work here: let the loader pick the hardware's instruction where there is one.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
-#define BITRANK_CLONES __attribute__((target_clones("arch=icelake-server", "arch=x86-64-v3", "default")))
-#else
-#define BITRANK_CLONES
-#endif
 
 namespace bitrank {
 namespace {
 
-// Adds to sums[i, j], j >= i, the inner products of columns of -1, 0 and 1: with common what is not zero in both,
-// popcount(common) - 2 popcount(common where the signs differ).
-BITRANK_CLONES
-void add_products(const std::uint64_t *nonzero, const std::uint64_t *positive, std::size_t n_bits, std::size_t n_words,
-                  std::int64_t *sums) {
+// Adds to total[i] the sums of columns of -1, 0 and 1, and to gram[i, j], j >= i, their inner products: with common
+// what is not zero in both, popcount(common) - 2 popcount(common where the signs differ). Columns go in pairs, so that
+// a word read serves twice.
+inline __attribute__((always_inline)) void add_products_with(const std::uint64_t *nonzero,
+                                                             const std::uint64_t *positive, std::size_t n_bits,
+                                                             std::size_t n_words, double sign,
+                                                             double *gram, double *total) {
     for (std::size_t i = 0; i < n_bits; ++i) {
-        const std::uint64_t *a = nonzero + i * n_words, *p = positive + i * n_words;
-        for (std::size_t j = i; j < n_bits; ++j) {
-            const std::uint64_t *b = nonzero + j * n_words, *q = positive + j * n_words;
-            std::int64_t both = 0, opposite = 0;
+        std::int64_t some = 0, more = 0;
+        for (std::size_t word = i * n_words; word < (i + 1) * n_words; ++word) {
+            some += std::popcount(nonzero[word]);
+            more += std::popcount(positive[word]);
+        }
+        total[i] += sign * static_cast<double>(2 * more - some);
+    }
+    const auto add = [&](std::size_t i, std::size_t j, std::int64_t both, std::int64_t opposite) {
+        gram[i * n_bits + j] += sign * static_cast<double>(both - 2 * opposite);
+    };
+    for (std::size_t i = 0; i < n_bits; i += 2) {
+        const std::size_t next_i = std::min(i + 1, n_bits - 1);
+        const std::uint64_t *a0 = nonzero + i * n_words, *p0 = positive + i * n_words;
+        const std::uint64_t *a1 = nonzero + next_i * n_words, *p1 = positive + next_i * n_words;
+        for (std::size_t j = i; j < n_bits; j += 2) {
+            const std::size_t next_j = std::min(j + 1, n_bits - 1);
+            const std::uint64_t *b0 = nonzero + j * n_words, *q0 = positive + j * n_words;
+            const std::uint64_t *b1 = nonzero + next_j * n_words, *q1 = positive + next_j * n_words;
+            std::int64_t both[4] = {}, opposite[4] = {};
             for (std::size_t word = 0; word < n_words; ++word) {
-                const std::uint64_t common = a[word] & b[word];
-                both += std::popcount(common);
-                opposite += std::popcount(common & (p[word] ^ q[word]));
+                const std::uint64_t c0 = a0[word] & b0[word], c1 = a0[word] & b1[word];
+                const std::uint64_t c2 = a1[word] & b0[word], c3 = a1[word] & b1[word];
+                both[0] += std::popcount(c0);
+                both[1] += std::popcount(c1);
+                both[2] += std::popcount(c2);
+                both[3] += std::popcount(c3);
+                opposite[0] += std::popcount(c0 & (p0[word] ^ q0[word]));
+                opposite[1] += std::popcount(c1 & (p0[word] ^ q1[word]));
+                opposite[2] += std::popcount(c2 & (p1[word] ^ q0[word]));
+                opposite[3] += std::popcount(c3 & (p1[word] ^ q1[word]));
             }
-            sums[i * n_bits + j] += both - 2 * opposite;
+            add(i, j, both[0], opposite[0]);
+            if (next_j > j) add(i, next_j, both[1], opposite[1]);
+            if (next_i > i && j > i) add(next_i, j, both[2], opposite[2]);
+            if (next_i > i && next_j > j) add(next_i, next_j, both[3], opposite[3]);
         }
     }
 }
 
+// Counting bits is most of the work: the same lines, compiled also for processors that count a vector at a time.
+#if defined(__x86_64__)
+__attribute__((target("popcnt,avx512bw,avx512vpopcntdq"))) void add_products_avx512(
+    const std::uint64_t *nonzero, const std::uint64_t *positive, std::size_t n_bits, std::size_t n_words,
+    double sign, double *gram, double *total) {
+    add_products_with(nonzero, positive, n_bits, n_words, sign, gram, total);
+}
+
+__attribute__((target("popcnt"))) void add_products_popcnt(const std::uint64_t *nonzero, const std::uint64_t *positive,
+                                                           std::size_t n_bits, std::size_t n_words,
+                                                           double sign, double *gram, double *total) {
+    add_products_with(nonzero, positive, n_bits, n_words, sign, gram, total);
+}
+#endif
+
+void add_products(const std::uint64_t *nonzero, const std::uint64_t *positive, std::size_t n_bits, std::size_t n_words,
+                  double sign, double *gram, double *total) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512vpopcntdq"))
+        return add_products_avx512(nonzero, positive, n_bits, n_words, sign, gram, total);
+    if (__builtin_cpu_supports("popcnt"))
+        return add_products_popcnt(nonzero, positive, n_bits, n_words, sign, gram, total);
+#endif
+    add_products_with(nonzero, positive, n_bits, n_words, sign, gram, total);
+}
+
+// Transposes 64 x 64 bits, the most significant bit being the first column (Hacker's Delight, 7-3).
+void transpose64(std::uint64_t *rows) {
+    std::uint64_t mask = 0x00000000FFFFFFFFULL;
+    for (std::size_t half = 32; half != 0; half >>= 1, mask ^= mask << half)
+        for (std::size_t first = 0; first < 64; first += 2 * half)
+            for (std::size_t k = first; k < first + half; ++k) {
+                const std::uint64_t swap = (rows[k] ^ (rows[k + half] >> half)) & mask;
+                rows[k] ^= swap;
+                rows[k + half] ^= swap << half;
+            }
+}
+
 // values . max(0, u), in eight sums that do not wait for each other: the same result on every machine.
-BITRANK_CLONES
 double dot_positive(const double *values, const double *u, std::size_t n) {
     double sums[8] = {};
     std::size_t k = 0;
@@ -47,17 +105,18 @@ double dot_positive(const double *values, const double *u, std::size_t n) {
     return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7])) + rest;
 }
 
-// Rows of one strip, a multiple of 64: their transposed bits stay in the cache.
-constexpr std::size_t strip = 64 * 128;
+// Rows of one strip, a multiple of 512: their transposed bits stay in the cache.
+constexpr std::size_t strip = 512 * 16;
 
-// Byte `byte` of 8 rows, as 8 columns of 8 bits (Hacker's Delight, transpose8).
-std::uint64_t transpose8(std::uint64_t x) {
-    std::uint64_t t = (x ^ (x >> 7)) & 0x00AA00AA00AA00AAULL;
-    x ^= t ^ (t << 7);
-    t = (x ^ (x >> 14)) & 0x0000CCCC0000CCCCULL;
-    x ^= t ^ (t << 14);
-    t = (x ^ (x >> 28)) & 0x00000000F0F0F0F0ULL;
-    return x ^ t ^ (t << 28);
+// Eight bytes from `from` on, or as many as there are, the first one most significant.
+std::uint64_t big_endian(const std::uint8_t *from, std::size_t n_bytes) {
+    std::uint64_t word = 0;
+    if (n_bytes >= 8)
+        std::memcpy(&word, from, 8);
+    else
+        std::memcpy(&word, from, n_bytes);
+    if constexpr (std::endian::native == std::endian::little) word = __builtin_bswap64(word);
+    return word;
 }
 
 }  // namespace
@@ -71,14 +130,18 @@ void margins(const PackedRows &rows, const double *weights, double *out) {
             tables[byte * 256 + value] =
                 tables[byte * 256 + (value & (value - 1))] + (bit < rows.n_bits ? weights[bit] : 0.0);
         }
+    // Sums over every other byte, which do not wait for each other.
     for (std::size_t r = 0; r < rows.n_rows; ++r) {
         const std::uint8_t *plus = rows.plus + r * n_bytes, *minus = rows.minus + r * n_bytes;
-        double far = 0.0, near = 0.0;
-        for (std::size_t byte = 0; byte < n_bytes; ++byte) {
-            far += tables[byte * 256 + plus[byte]];
-            near += tables[byte * 256 + minus[byte]];
+        const double *table = tables.data();
+        double even = 0.0, odd = 0.0;
+        std::size_t byte = 0;
+        for (; byte + 2 <= n_bytes; byte += 2, table += 512) {
+            even += table[plus[byte]] - table[minus[byte]];
+            odd += table[256 + plus[byte + 1]] - table[256 + minus[byte + 1]];
         }
-        out[r] = far - near;
+        if (byte < n_bytes) even += table[plus[byte]] - table[minus[byte]];
+        out[r] = even + odd;
     }
 }
 
@@ -103,10 +166,9 @@ void combine(const PackedRows &rows, const double *values, double *out) {
     }
 }
 
-void gram(const PackedRows &rows, const std::uint8_t *active, double *gram, double *total) {
+void add_gram(const PackedRows &rows, const std::uint8_t *active, double sign, double *gram, double *total) {
     const std::size_t n_bytes = (rows.n_bits + 7) / 8, n_bits = rows.n_bits;
-    std::vector<std::int64_t> sums(n_bits * n_bits, 0), columns(n_bits, 0);
-    std::vector<std::uint64_t> nonzero(n_bytes * 8 * strip / 64), positive(n_bytes * 8 * strip / 64);
+    std::vector<std::uint64_t> nonzero(n_bits * (std::min(rows.n_rows + 511, strip) / 64)), positive(nonzero.size());
     std::vector<std::size_t> chosen;
     chosen.reserve(strip);
     for (std::size_t next = 0; next < rows.n_rows;) {
@@ -114,38 +176,29 @@ void gram(const PackedRows &rows, const std::uint8_t *active, double *gram, doub
         for (; next < rows.n_rows && chosen.size() < strip; ++next)
             if (!active || active[next]) chosen.push_back(next);
         if (chosen.empty()) break;
-        const std::size_t n_words = (chosen.size() + 63) / 64;
-        std::fill(nonzero.begin(), nonzero.end(), 0);
-        std::fill(positive.begin(), positive.end(), 0);
-        for (std::size_t first = 0; first < chosen.size(); first += 8)
-            for (std::size_t byte = 0; byte < n_bytes; ++byte) {
-                std::uint64_t some = 0, more = 0;
-                for (std::size_t i = 0; i < std::min<std::size_t>(8, chosen.size() - first); ++i) {
-                    const std::uint64_t plus = rows.plus[chosen[first + i] * n_bytes + byte];
-                    const std::uint64_t minus = rows.minus[chosen[first + i] * n_bytes + byte];
-                    some |= (plus ^ minus) << (8 * i);
-                    more |= (plus & ~minus) << (8 * i);
+        // Words of zeros to a full vector: a rest done word by word would cost as much as the vectors.
+        const std::size_t n_words = (chosen.size() + 511) / 512 * 8;
+        for (std::size_t first = 0; first < 64 * n_words; first += 64)
+            for (std::size_t bit = 0; bit < n_bits; bit += 64) {
+                std::uint64_t some[64] = {}, more[64] = {};
+                for (std::size_t i = 0; i < 64 && first + i < chosen.size(); ++i) {
+                    const std::size_t where = chosen[first + i] * n_bytes + bit / 8;
+                    const std::uint64_t plus = big_endian(rows.plus + where, n_bytes - bit / 8);
+                    const std::uint64_t minus = big_endian(rows.minus + where, n_bytes - bit / 8);
+                    some[i] = plus ^ minus;
+                    more[i] = plus & ~minus;
                 }
-                some = transpose8(some);
-                more = transpose8(more);
-                for (std::size_t bit = 0; bit < 8; ++bit) {
-                    // After the transposition byte b holds bit b, counted from the least significant one.
-                    const std::size_t where = (byte * 8 + 7 - bit) * n_words + first / 64;
-                    nonzero[where] |= (some >> (8 * bit) & 255) << (first % 64);
-                    positive[where] |= (more >> (8 * bit) & 255) << (first % 64);
+                transpose64(some);
+                transpose64(more);
+                for (std::size_t column = 0; column < std::min<std::size_t>(64, n_bits - bit); ++column) {
+                    nonzero[(bit + column) * n_words + first / 64] = some[column];
+                    positive[(bit + column) * n_words + first / 64] = more[column];
                 }
             }
-        for (std::size_t i = 0; i < n_bits; ++i) {
-            for (std::size_t word = i * n_words; word < (i + 1) * n_words; ++word)
-                columns[i] += 2 * std::popcount(positive[word]) - std::popcount(nonzero[word]);
-        }
-        add_products(nonzero.data(), positive.data(), n_bits, n_words, sums.data());
+        add_products(nonzero.data(), positive.data(), n_bits, n_words, sign, gram, total);
     }
-    for (std::size_t i = 0; i < n_bits; ++i) {
-        total[i] = static_cast<double>(columns[i]);
-        for (std::size_t j = i; j < n_bits; ++j)
-            gram[i * n_bits + j] = gram[j * n_bits + i] = static_cast<double>(sums[i * n_bits + j]);
-    }
+    for (std::size_t i = 0; i < n_bits; ++i)
+        for (std::size_t j = 0; j < i; ++j) gram[i * n_bits + j] = gram[j * n_bits + i];
 }
 
 std::size_t passive_aggressive(const DenseRows &order, const DenseRows &tie, std::size_t n_bits, double c_order,
