@@ -48,7 +48,7 @@ class RankingSVM(BaseEstimator):
     prior : "uniform", "zero" or array of shape (n_bits,), default="uniform"
         Where weights stay that nothing speaks about: the best uniform ones, zero (the paper), or those given.
     solver : {"exact", "pgd", "egd"}, default="exact"
-    n_quadruplets : int, default=20000
+    n_quadruplets : int, default=50000
         Quadruplets that `fit` draws.
     strategy : {"auto", "uniform", "near"}, default="auto"
         How `fit` draws them, see `bitrank.quadruplets.draw_quadruplets`. "auto" tries "near" in several widths and
@@ -92,7 +92,7 @@ class RankingSVM(BaseEstimator):
         C: Any = "auto",
         prior: Any = "uniform",
         solver: str = "exact",
-        n_quadruplets: int = 20_000,
+        n_quadruplets: int = 50_000,
         strategy: str = "auto",
         scoring: gate.Scoring = "guarded",
         validation: gate.Validation = "rows",

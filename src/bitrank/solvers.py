@@ -357,11 +357,14 @@ def best_scale(constraints: Constraints, c_order: float, c_tie: float, direction
     direction = np.ones(constraints.n_bits) if direction is None else direction
     margins = constraints.margins(direction)
     tie = c_tie * float(direction @ constraints.tie_gram @ direction) if c_tie > 0 else 0.0
+    # Sums over the rows from the smallest margin on: a scale's active rows are the first of them.
+    margins = np.sort(margins)
+    sums, squares = np.cumsum(margins), np.cumsum(margins * margins)
     scale = 0.0
     for _ in range(100):  # Newton on a convex, piecewise quadratic function of one variable
-        active = margins[scale * margins < 1.0]
-        curvature = c_order * float(active @ active) + tie
-        new = max(0.0, c_order * float(active.sum()) / curvature) if curvature > 0 else 0.0
+        n_active = len(margins) if scale == 0 else int(np.searchsorted(margins, 1.0 / scale))
+        curvature = tie + (c_order * float(squares[n_active - 1]) if n_active > 0 else 0.0)
+        new = max(0.0, c_order * float(sums[n_active - 1]) / curvature) if curvature > 0 and n_active > 0 else 0.0
         if abs(new - scale) <= 1e-12 * max(new, 1e-12):
             break
         scale = new

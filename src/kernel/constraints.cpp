@@ -12,7 +12,7 @@ namespace {
 // Adds to total[i] the sums of columns of -1, 0 and 1, and to gram[i, j], j >= i, their inner products: with common
 // what is not zero in both, popcount(common) - 2 popcount(common where the signs differ). Columns go in pairs, so that
 // a word read serves twice.
-inline __attribute__((always_inline)) void add_products_with(const std::uint64_t *nonzero,
+inline __attribute__((always_inline)) void add_products(const std::uint64_t *nonzero,
                                                              const std::uint64_t *positive, std::size_t n_bits,
                                                              std::size_t n_words, double sign,
                                                              double *gram, double *total) {
@@ -56,34 +56,8 @@ inline __attribute__((always_inline)) void add_products_with(const std::uint64_t
     }
 }
 
-// Counting bits is most of the work: the same lines, compiled also for processors that count a vector at a time.
-#if defined(__x86_64__)
-__attribute__((target("popcnt,avx512bw,avx512vpopcntdq"))) void add_products_avx512(
-    const std::uint64_t *nonzero, const std::uint64_t *positive, std::size_t n_bits, std::size_t n_words,
-    double sign, double *gram, double *total) {
-    add_products_with(nonzero, positive, n_bits, n_words, sign, gram, total);
-}
-
-__attribute__((target("popcnt"))) void add_products_popcnt(const std::uint64_t *nonzero, const std::uint64_t *positive,
-                                                           std::size_t n_bits, std::size_t n_words,
-                                                           double sign, double *gram, double *total) {
-    add_products_with(nonzero, positive, n_bits, n_words, sign, gram, total);
-}
-#endif
-
-void add_products(const std::uint64_t *nonzero, const std::uint64_t *positive, std::size_t n_bits, std::size_t n_words,
-                  double sign, double *gram, double *total) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512vpopcntdq"))
-        return add_products_avx512(nonzero, positive, n_bits, n_words, sign, gram, total);
-    if (__builtin_cpu_supports("popcnt"))
-        return add_products_popcnt(nonzero, positive, n_bits, n_words, sign, gram, total);
-#endif
-    add_products_with(nonzero, positive, n_bits, n_words, sign, gram, total);
-}
-
 // Transposes 64 x 64 bits, the most significant bit being the first column (Hacker's Delight, 7-3).
-void transpose64(std::uint64_t *rows) {
+inline __attribute__((always_inline)) void transpose64(std::uint64_t *rows) {
     std::uint64_t mask = 0x00000000FFFFFFFFULL;
     for (std::size_t half = 32; half != 0; half >>= 1, mask ^= mask << half)
         for (std::size_t first = 0; first < 64; first += 2 * half)
@@ -109,7 +83,7 @@ double dot_positive(const double *values, const double *u, std::size_t n) {
 constexpr std::size_t strip = 512 * 16;
 
 // Eight bytes from `from` on, or as many as there are, the first one most significant.
-std::uint64_t big_endian(const std::uint8_t *from, std::size_t n_bytes) {
+inline __attribute__((always_inline)) std::uint64_t big_endian(const std::uint8_t *from, std::size_t n_bytes) {
     std::uint64_t word = 0;
     if (n_bytes >= 8)
         std::memcpy(&word, from, 8);
@@ -118,6 +92,57 @@ std::uint64_t big_endian(const std::uint8_t *from, std::size_t n_bytes) {
     if constexpr (std::endian::native == std::endian::little) word = __builtin_bswap64(word);
     return word;
 }
+
+inline __attribute__((always_inline)) void add_gram_with(const PackedRows &rows, const std::uint8_t *active,
+                                                         double sign, double *gram, double *total) {
+    const std::size_t n_bytes = (rows.n_bits + 7) / 8, n_bits = rows.n_bits;
+    std::vector<std::uint64_t> nonzero(n_bits * (std::min(rows.n_rows + 511, strip) / 64)), positive(nonzero.size());
+    std::vector<std::size_t> chosen;
+    chosen.reserve(strip);
+    for (std::size_t next = 0; next < rows.n_rows;) {
+        chosen.clear();
+        for (; next < rows.n_rows && chosen.size() < strip; ++next)
+            if (active[next]) chosen.push_back(next);
+        if (chosen.empty()) break;
+        // Words of zeros to a full vector: a rest done word by word would cost as much as the vectors.
+        const std::size_t n_words = (chosen.size() + 511) / 512 * 8;
+        for (std::size_t first = 0; first < 64 * n_words; first += 64)
+            for (std::size_t bit = 0; bit < n_bits; bit += 64) {
+                std::uint64_t some[64] = {}, more[64] = {};
+                for (std::size_t i = 0; i < 64 && first + i < chosen.size(); ++i) {
+                    const std::size_t where = chosen[first + i] * n_bytes + bit / 8;
+                    const std::uint64_t plus = big_endian(rows.plus + where, n_bytes - bit / 8);
+                    const std::uint64_t minus = big_endian(rows.minus + where, n_bytes - bit / 8);
+                    some[i] = plus ^ minus;
+                    more[i] = plus & ~minus;
+                }
+                transpose64(some);
+                transpose64(more);
+                for (std::size_t column = 0; column < std::min<std::size_t>(64, n_bits - bit); ++column) {
+                    nonzero[(bit + column) * n_words + first / 64] = some[column];
+                    positive[(bit + column) * n_words + first / 64] = more[column];
+                }
+            }
+        add_products(nonzero.data(), positive.data(), n_bits, n_words, sign, gram, total);
+    }
+    for (std::size_t i = 0; i < n_bits; ++i)
+        for (std::size_t j = 0; j < i; ++j) gram[i * n_bits + j] = gram[j * n_bits + i];
+}
+
+// Counting bits is most of the work: the same lines, compiled also for processors that count a vector at a time.
+#if defined(__x86_64__)
+__attribute__((target("popcnt,avx512bw,avx512vpopcntdq"))) void add_gram_avx512(const PackedRows &rows,
+                                                                                const std::uint8_t *active,
+                                                                                double sign, double *gram,
+                                                                                double *total) {
+    add_gram_with(rows, active, sign, gram, total);
+}
+
+__attribute__((target("popcnt"))) void add_gram_popcnt(const PackedRows &rows, const std::uint8_t *active,
+                                                       double sign, double *gram, double *total) {
+    add_gram_with(rows, active, sign, gram, total);
+}
+#endif
 
 }  // namespace
 
@@ -167,38 +192,11 @@ void combine(const PackedRows &rows, const double *values, double *out) {
 }
 
 void add_gram(const PackedRows &rows, const std::uint8_t *active, double sign, double *gram, double *total) {
-    const std::size_t n_bytes = (rows.n_bits + 7) / 8, n_bits = rows.n_bits;
-    std::vector<std::uint64_t> nonzero(n_bits * (std::min(rows.n_rows + 511, strip) / 64)), positive(nonzero.size());
-    std::vector<std::size_t> chosen;
-    chosen.reserve(strip);
-    for (std::size_t next = 0; next < rows.n_rows;) {
-        chosen.clear();
-        for (; next < rows.n_rows && chosen.size() < strip; ++next)
-            if (!active || active[next]) chosen.push_back(next);
-        if (chosen.empty()) break;
-        // Words of zeros to a full vector: a rest done word by word would cost as much as the vectors.
-        const std::size_t n_words = (chosen.size() + 511) / 512 * 8;
-        for (std::size_t first = 0; first < 64 * n_words; first += 64)
-            for (std::size_t bit = 0; bit < n_bits; bit += 64) {
-                std::uint64_t some[64] = {}, more[64] = {};
-                for (std::size_t i = 0; i < 64 && first + i < chosen.size(); ++i) {
-                    const std::size_t where = chosen[first + i] * n_bytes + bit / 8;
-                    const std::uint64_t plus = big_endian(rows.plus + where, n_bytes - bit / 8);
-                    const std::uint64_t minus = big_endian(rows.minus + where, n_bytes - bit / 8);
-                    some[i] = plus ^ minus;
-                    more[i] = plus & ~minus;
-                }
-                transpose64(some);
-                transpose64(more);
-                for (std::size_t column = 0; column < std::min<std::size_t>(64, n_bits - bit); ++column) {
-                    nonzero[(bit + column) * n_words + first / 64] = some[column];
-                    positive[(bit + column) * n_words + first / 64] = more[column];
-                }
-            }
-        add_products(nonzero.data(), positive.data(), n_bits, n_words, sign, gram, total);
-    }
-    for (std::size_t i = 0; i < n_bits; ++i)
-        for (std::size_t j = 0; j < i; ++j) gram[i * n_bits + j] = gram[j * n_bits + i];
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512vpopcntdq")) return add_gram_avx512(rows, active, sign, gram, total);
+    if (__builtin_cpu_supports("popcnt")) return add_gram_popcnt(rows, active, sign, gram, total);
+#endif
+    add_gram_with(rows, active, sign, gram, total);
 }
 
 std::size_t passive_aggressive(const DenseRows &order, const DenseRows &tie, std::size_t n_bits, double c_order,
