@@ -1,6 +1,6 @@
 """Run the experiments: ``python -m experiments.run`` computes every cell that has no file yet.
 
-Two processes, each with one thread of linear algebra, work through the groups of `plan`; a run that is stopped goes on
+Two processes (`--workers`), each with one thread of linear algebra, work through the groups of `plan`; a run that is stopped goes on
 where it was.
 """
 
@@ -20,9 +20,6 @@ from experiments import cells, protocols
 from experiments.plan import Group, groups
 from experiments.questions import PROTOCOLS
 
-WORKERS = 2
-
-
 def run_group(group: Group, results: Path, n_rows: int | None) -> tuple[Group, int, float, float]:
     """Compute the cells of a group that have no file; returns how many, and in how many seconds, of clock and core."""
     start, core_start = time.perf_counter(), time.process_time()
@@ -38,7 +35,7 @@ def run_group(group: Group, results: Path, n_rows: int | None) -> tuple[Group, i
     return group, n_done, time.perf_counter() - start, time.process_time() - core_start
 
 
-def run(listed: list[Group], results: Path, n_rows: int | None = None) -> None:
+def run(listed: list[Group], results: Path, n_rows: int | None = None, workers: int = 2) -> None:
     """Compute the missing cells of these groups in processes of their own, and gather all there are."""
     todo = {group: len(cells.missing(results, group, n_rows)) for group in listed}
     n_cells = sum(len(group.rankings) for group in todo)
@@ -46,7 +43,7 @@ def run(listed: list[Group], results: Path, n_rows: int | None = None) -> None:
     print(f"{sum(todo.values())} of {n_cells} cells to compute; the others are in {results}", flush=True)
     todo = {group: n for group, n in todo.items() if group.dataset in _available({group.dataset for group in todo})}
     try:
-        for _ in progress(_done(list(todo), results, n_rows), total=sum(todo.values()), label="cells"):
+        for _ in progress(_done(list(todo), results, n_rows, workers), total=sum(todo.values()), label="cells"):
             pass
     finally:
         print(f"{cells.gather(results)} cells in {results / 'cells.csv'}", flush=True)
@@ -65,11 +62,11 @@ def _available(names: set[str]) -> set[str]:
     return found
 
 
-def _done(todo: list[Group], results: Path, n_rows: int | None) -> Iterator[None]:
+def _done(todo: list[Group], results: Path, n_rows: int | None, workers: int) -> Iterator[None]:
     """Run the groups, and yield once for each cell that is finished."""
     # The workers are new processes and read these before they load a library of linear algebra.
     os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
-    with ProcessPoolExecutor(WORKERS, get_context("spawn"), initializer=_silence) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_silence) as pool:
         waiting = [pool.submit(run_group, group, results, n_rows) for group in todo]
         try:
             for future in as_completed(waiting):
@@ -93,11 +90,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=cells.RESULTS, help="folder of the results")
     parser.add_argument("--only", default="", help="groups whose name holds this, such as full/mnist/ITQ-32")
     parser.add_argument("--rows", type=int, help="use so many rows of each dataset: a trial")
+    parser.add_argument("--workers", type=int, default=2, help="processes (default: %(default)s)")
     options = parser.parse_args(arguments)
     listed = [group for group in groups(options.plan) if options.only in str(group)]
     if not listed:
         parser.error(f"no group's name holds {options.only!r}")
-    run(listed, options.results, options.rows)
+    run(listed, options.results, options.rows, options.workers)
 
 
 if __name__ == "__main__":
