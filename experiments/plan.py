@@ -27,8 +27,8 @@ RANKINGS = (
     "QueryAdaptive",
     "QueryAdaptive-map",
 )
-# Learned on top of the magnitudes of float queries, where WhRank-adaptive and asymmetric start as well. The large sets
-# leave out the slower of the two.
+# Learned on top of the magnitudes of float queries, where WhRank-adaptive and asymmetric start as well. On the large
+# sets, the query-adaptive one of short codes, to which they matter most.
 FLOAT = ("RankingSVM-float", "QueryAdaptive-float")
 SMALL = ("youtube_faces", "banking77")
 UNSEEN = (
@@ -76,7 +76,8 @@ class Group(NamedTuple):
     @property
     def rankings(self) -> tuple[str, ...]:
         """Names of its cells."""
-        extra = () if self.protocol != "full" else FLOAT if self.dataset in SMALL else FLOAT[1:]
+        short = FLOAT[1:] if self.n_bits <= 32 else ()
+        extra = () if self.protocol != "full" else FLOAT if self.dataset in SMALL else short
         return (*CELLS[self.protocol], *extra)
 
 

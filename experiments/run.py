@@ -1,7 +1,7 @@
 """Run the experiments: ``python -m experiments.run`` computes every cell that has no file yet.
 
-Two processes (`--workers`), each with one thread of linear algebra, work through the groups of `plan`; a run that is stopped goes on
-where it was.
+Two processes (`--workers`), each with one thread of linear algebra, work through the groups of `plan`; a run that is
+stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from bitrank.progress import progress
 from experiments import cells, protocols
 from experiments.plan import Group, groups
 from experiments.questions import PROTOCOLS
+
 
 def run_group(group: Group, results: Path, n_rows: int | None) -> tuple[Group, int, float, float]:
     """Compute the cells of a group that have no file; returns how many, and in how many seconds, of clock and core."""

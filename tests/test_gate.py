@@ -241,25 +241,39 @@ def test_hold_out_queries():
 
 
 def direct_figures(codes, y, fold, weights):
-    """By the reference distances and the metrics, over all of the sample and all of the collection."""
+    """By the reference distances and the metrics: MAP in the query's half of the sample, P@10 in the collection."""
     ap, p10 = [], []
-    for query in fold.queries:
+    halves = gate._halves(y, fold.queries, fold.sample)
+    in_half = [(fold.queries[place], items, ap) for half, items in halves for place in half]
+    for query, items, out in in_half + [(query, fold.collection, p10) for query in fold.queries]:
         row = None if weights is None else weights[query]
-        for items, out in ((fold.sample, ap), (fold.collection, p10)):
-            others = items[items != query]
-            if row is None:
-                distance = hamming(codes[query][None], codes[others])
-            else:
-                distance = weighted_hamming(codes[query][None], codes[others], row)
-            relevant = y[others] == y[query]
-            out.append(
-                (
-                    average_precision(distance, relevant[None])
-                    if out is ap
-                    else precision_at(distance, relevant[None], 10)
-                )[0]
-            )
+        others = items[items != query]
+        if row is None:
+            distance = hamming(codes[query][None], codes[others])
+        else:
+            distance = weighted_hamming(codes[query][None], codes[others], row)
+        relevant = (y[others] == y[query])[None]
+        found = average_precision(distance, relevant) if out is ap else precision_at(distance, relevant, 10)
+        out.append(found[0])
     return np.array(ap), np.array(p10)
+
+
+def test_halves_share_nothing_and_hold_every_class():
+    y = np.repeat([3, 5, 9], [300, 200, 101])
+    random = np.random.default_rng(0)
+    rows = random.permutation(len(y))
+    first, second = gate._halves(y, rows[:100], rows[100:])
+    assert not set(first[0]) & set(second[0])
+    assert not set(first[1]) & set(second[1])
+    assert sorted([*first[0], *second[0]]) == list(range(100))
+    for a, b in ((y[rows[first[0]]], y[rows[second[0]]]), (y[first[1]], y[second[1]])):
+        counts = np.array([np.bincount(side, minlength=10)[[3, 5, 9]] for side in (a, b)])
+        assert counts.min() > 0
+        assert np.abs(np.diff(counts, axis=0)).max() <= 1
+    # A class too small to be halved: all in all.
+    ((places, items),) = gate._halves(np.r_[y, 7], rows[:100], np.r_[rows[100:], len(y)])
+    assert len(places) == 100
+    assert len(items) == 502
 
 
 @pytest.mark.parametrize("validation", ["rows", "classes"])

@@ -80,10 +80,11 @@ def combine(
     values: npt.NDArray[np.float64],
     out: npt.NDArray[np.float64],
 ) -> None: ...
-def gram(
+def add_gram(
     plus: npt.NDArray[np.uint8],
     minus: npt.NDArray[np.uint8],
     active: npt.NDArray[np.bool_],
+    sign: float,
     out: npt.NDArray[np.float64],
     total: npt.NDArray[np.float64],
 ) -> None: ...

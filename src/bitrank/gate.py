@@ -41,6 +41,8 @@ _FEW_ROWS = 10_000
 # A gain in MAP must be so many of its standard errors: the winner is the best of about a hundred. Over random labels
 # the best mostly came to 2 and rarely to 3 or more, over digits of 600 rows and more to at least 5.5.
 _SURE = 4.0
+# Items of a class, at least, where MAP is judged on two sides.
+_FEWEST_TO_HALVE = 20
 
 
 class Fold(NamedTuple):
@@ -134,10 +136,12 @@ def choose(
     judged: dict[tuple[tuple[str, Any], ...], list[tuple[Floats, Floats]]] = {}
     rivals: list[tuple[Floats, Floats]] = []
     classes: list[npt.NDArray[Any]] = []
+    sides: list[Floats] = []
     for fold in split(y, validation, random, in_turn):
         held_out = HeldOut(codes, y, fold, n_bits, magnitudes)
         rivals.append(held_out.judge())
         classes.append(held_out.classes)
+        sides.append(held_out.sides)
         for params, factor in learn(fold.learn):
             for amount, scores in held_out.judge_blends(factor, blends):
                 judged.setdefault((*params.items(), ("blend", amount)), []).append(scores)
@@ -145,8 +149,9 @@ def choose(
     # A candidate that could not be learned from every fold is not comparable.
     table = [(dict(key), _Scores.gather(parts)) for key, parts in judged.items() if len(parts) == len(rivals)]
     groups = np.unique(np.concatenate(classes), return_inverse=True)[1]
-    report = [{"blend": 0.0, **rival.figures(rival, groups)}]
-    report += [{**params, **scores.figures(rival, groups)} for params, scores in table]
+    side = np.concatenate(sides)
+    report = [{"blend": 0.0, **rival.figures(rival, groups, side)}]
+    report += [{**params, **scores.figures(rival, groups, side)} for params, scores in table]
     best = pick(report, scoring)
     if best is None:
         return Choice(None, 0.0, report)
@@ -199,15 +204,16 @@ class _Scores(NamedTuple):
         ap, p10 = zip(*parts, strict=True)
         return cls(np.concatenate(ap), np.concatenate(p10))
 
-    def figures(self, rival: _Scores, groups: Rows) -> dict[str, float]:
+    def figures(self, rival: _Scores, groups: Rows, sides: Floats) -> dict[str, float]:
         """Means, and the standard errors of their gains over the rival's. Paired, query by query.
 
         Queries of one class look for the same items and gain or lose together, so that for MAP a class counts as one
-        observation, where that gives the larger error.
+        observation, where that gives the larger error. Where a class was judged on two sides, in different items, what
+        differs between them is chance; where on one, what differs between the classes has to count as such.
         """
         means = {"map": self.ap.mean(), "p10": self.p10.mean()}
         gains = self.ap - rival.ap
-        of_classes = np.bincount(groups, gains - gains.mean())
+        of_classes = np.bincount(groups, np.where(sides == 0, gains - gains.mean(), sides * gains))
         by_class = float(np.sqrt(of_classes @ of_classes) / len(gains))
         errors = {"map_error": max(_error(gains), by_class), "p10_error": _error(self.p10 - rival.p10)}
         return {name: float(value) for name, value in {**means, **errors}.items()}
@@ -233,12 +239,15 @@ class HeldOut:
             raise ValueError("no held-out query has a similar item: the classes are too small to hold rows out")
         self.queries, self.n_bits = codes[rows], n_bits
         self.magnitudes = None if magnitudes is None else magnitudes[rows]
-        self.sample = codes[fold.sample]
-        few = rows[:_MAP_QUERIES]
-        self.own = np.nonzero(few[:, None] == fold.sample)
-        self.classes = y[few]
-        self.relevant = self.classes[:, None] == y[fold.sample]
-        self.relevant[self.own] = False
+        self.halves = _halves(y, rows[:_MAP_QUERIES], fold.sample)
+        self.samples = [codes[items] for _, items in self.halves]
+        self.classes = np.concatenate([y[rows[half]] for half, _ in self.halves])
+        signs = (1.0, -1.0) if len(self.halves) == 2 else (0.0,)
+        self.sides = np.concatenate(
+            [np.full(len(half), sign) for (half, _), sign in zip(self.halves, signs, strict=True)]
+        )
+        self.own = np.concatenate([rows[half][:, None] == items for half, items in self.halves])
+        self.relevant = np.concatenate([y[rows[half]][:, None] == y[items] for half, items in self.halves]) & ~self.own
         near = self._nearest(codes, rows, fold.collection)
         self.near = codes[near]
         self.near_relevant = y[near] == y[rows][:, None]
@@ -267,9 +276,12 @@ class HeldOut:
     def _distances(self, factor: Factor | None) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """To the sample, and to each query's nearest items."""
         weights = self._weights(factor, slice(None))
-        few = slice(_MAP_QUERIES)
-        of_few = None if weights is None else weights[few]
-        to_sample = distances(self.queries[few], self.sample, of_few).astype(np.float32, copy=False)
+        to_sample = np.concatenate(
+            [
+                distances(self.queries[half], sample, None if weights is None else weights[half])
+                for (half, _), sample in zip(self.halves, self.samples, strict=True)
+            ]
+        ).astype(np.float32, copy=False)
         to_near = np.empty(self.near.shape[:2], np.float32)
         for row, (query, items) in enumerate(zip(self.queries, self.near, strict=True)):
             to_near[row] = distances(query[None], items, None if weights is None else weights[row], threads=1)
@@ -291,6 +303,19 @@ class HeldOut:
         # A query without a similar item among its nearest has a precision of 0 there, not an unknown one.
         p10 = np.nan_to_num(precision_at(to_near, self.near_relevant, 10))
         return average_precision(to_sample, self.relevant), p10
+
+
+def _halves(y: npt.NDArray[Any], queries: Rows, items: Rows) -> list[tuple[Rows, Rows]]:
+    """Half of the queries of each class to search in half of the items of each class, and the others; or all in all.
+
+    Two judgements that share nothing tell chance from what is true of a class. Where a class has few items it would
+    have none left to find, and there are so many classes that they tell it themselves.
+    """
+    if np.unique(y[items], return_counts=True)[1].min() >= _FEWEST_TO_HALVE:
+        by_class = np.argsort(y[queries], kind="stable"), items[np.argsort(y[items], kind="stable")]
+        n_items = len(items) // 2
+        return [(by_class[0][side::2], np.sort(by_class[1][side::2][:n_items])) for side in (0, 1)]
+    return [(np.arange(len(queries)), items)]
 
 
 def some_rows(n: int, random: np.random.Generator) -> Rows:

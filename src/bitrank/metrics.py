@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.ties import Floats, Groups, by_chunk, check_distances, check_no_nan, dense_ranks
+from bitrank.ties import Floats, Groups, by_chunk, check_distances, check_no_nan, check_pair, dense_ranks
 
 
 def average_precision(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
@@ -85,7 +85,15 @@ def precision_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> F
     array([0.75])
     """
     k = _check_k(k)
-    return np.concatenate(by_chunk(lambda groups: _precision(groups, k), distances, relevant))
+    distances, relevant = check_pair(distances, relevant)
+    check_no_nan(distances)
+    k = min(k, distances.shape[1])
+    # Not a sort: all that counts is who is nearer than the k-th item, and who is as far.
+    rim = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
+    nearer, tied = distances < rim, distances == rim
+    places = k - nearer.sum(axis=1)
+    hits = (nearer & relevant).sum(axis=1) + places * (tied & relevant).sum(axis=1) / tied.sum(axis=1)
+    return np.where(relevant.any(axis=1), hits / k, np.nan)
 
 
 def recall_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floats:

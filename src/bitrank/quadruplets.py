@@ -28,7 +28,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 )
 
 # With "near", at most this many distinct queries have their neighbours looked up, whatever the size of the draw.
-_MOST_NEAR_QUERIES = 4096
+_MOST_NEAR_QUERIES = 2048
 
 
 def draw_quadruplets(

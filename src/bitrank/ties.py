@@ -113,12 +113,7 @@ def dense_ranks(distances: npt.NDArray[Any]) -> Ints:
 
 def by_chunk(function: Callable[[Groups], T], distances: npt.ArrayLike, relevant: npt.ArrayLike) -> list[T]:
     """Apply to the groups of some queries at a time, in threads: NumPy lets go of the interpreter in the long parts."""
-    distances, relevant = check_distances(distances), np.asarray(relevant)
-    if relevant.dtype != np.bool_ or relevant.shape != distances.shape:
-        raise ValueError(
-            f"relevant must be a bool array of the shape of distances, {distances.shape}, "
-            f"got {relevant.dtype} of shape {relevant.shape}"
-        )
+    distances, relevant = check_pair(distances, relevant)
     n_queries, n = distances.shape
     step = max(1, _CHUNK // n)
     chunks = [slice(first, first + step) for first in range(0, n_queries, step)]
@@ -130,6 +125,17 @@ def by_chunk(function: Callable[[Groups], T], distances: npt.ArrayLike, relevant
         return [one(chunks[0])]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(one, chunks))
+
+
+def check_pair(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Distances as a real matrix, and as many booleans that say which items are relevant."""
+    distances, relevant = check_distances(distances), np.asarray(relevant)
+    if relevant.dtype != np.bool_ or relevant.shape != distances.shape:
+        raise ValueError(
+            f"relevant must be a bool array of the shape of distances, {distances.shape}, "
+            f"got {relevant.dtype} of shape {relevant.shape}"
+        )
+    return distances, relevant
 
 
 def check_distances(distances: npt.ArrayLike) -> npt.NDArray[Any]:
