@@ -44,7 +44,7 @@ private:
     const float *weights_;
     float unit_;    // bounds count in units of the heaviest weight
     bool even_;     // every weight is zero or one unit: bounds are whole numbers
-    bool counts_;   // and the unit is one: a bound of a row is its distance
+    bool counts_;   // and no sum of units is rounded: a bound of a row is its distance
     float slack_;
     float heaviest_half_ = 0;
     std::vector<std::uint8_t> code_, free_;            // permuted
