@@ -112,7 +112,11 @@ float Query::row_bound(const std::uint8_t *row, std::size_t stride) const {
 }
 
 float Query::distance(const std::uint8_t *row, std::size_t stride) {
-    if (counts_) return row_bound(row, stride) * unit_;
+    return distance_given(counts_ ? row_bound(row, stride) : 0, row, stride);
+}
+
+float Query::distance_given(float bound, const std::uint8_t *row, std::size_t stride) {
+    if (counts_) return bound * unit_;
     return short_code() ? short_distance(row, stride) : long_distance(row, stride);
 }
 

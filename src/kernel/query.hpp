@@ -33,6 +33,9 @@ public:
     // Weights summed in float32 in the order of the caller's bytes: the distance of bitrank.codes.weighted_hamming.
     float distance(const std::uint8_t *row, std::size_t stride = lane_count);
 
+    // The same where the row's bound is known.
+    float distance_given(float bound, const std::uint8_t *row, std::size_t stride = lane_count);
+
 private:
     void quantise(float reach);
     void fill_short_tables();
