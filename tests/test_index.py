@@ -61,7 +61,20 @@ def random_weights(rng, shape, kind):
     }[kind].astype(np.float32)
 
 
-WEIGHT_KINDS = ["even", "same", "integers", "uniform", "sparse", "decay", "lognormal", "extreme", "zero"]
+WEIGHT_KINDS = [
+    "even",
+    "same",
+    "power",
+    "tiny",
+    "huge",
+    "integers",
+    "uniform",
+    "sparse",
+    "decay",
+    "lognormal",
+    "extreme",
+    "zero",
+]
 
 
 @st.composite
