@@ -48,6 +48,9 @@ def random_weights(rng, shape, kind):
     return {
         "even": np.ones(shape),
         "same": np.full(shape, 0.1),
+        "power": np.where(rng.random(shape) < 0.8, 2.0**-9, 0),
+        "tiny": np.full(shape, 2.0**-149),
+        "huge": np.full(shape, 2.0**127),
         "integers": rng.integers(0, 4, shape),
         "uniform": rng.random(shape),
         "sparse": rng.random(shape) * (rng.random(shape) < 0.2),
@@ -58,7 +61,20 @@ def random_weights(rng, shape, kind):
     }[kind].astype(np.float32)
 
 
-WEIGHT_KINDS = ["even", "same", "integers", "uniform", "sparse", "decay", "lognormal", "extreme", "zero"]
+WEIGHT_KINDS = [
+    "even",
+    "same",
+    "power",
+    "tiny",
+    "huge",
+    "integers",
+    "uniform",
+    "sparse",
+    "decay",
+    "lognormal",
+    "extreme",
+    "zero",
+]
 
 
 @st.composite
@@ -261,6 +277,27 @@ def test_segments_stay_few():
         index.add(random_codes(rng, 1, 16, False))
     assert len(index._rows.segments) <= 10
     assert len(index) == 500
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("n_wanted", [1, 500, 60_000])
+def test_ids_are_found_in_runs_of_many_rows(gaps, n_wanted):
+    rng = np.random.default_rng(0)
+    n = 150_001  # more than 65536: a run holds several rows
+    ids = rng.permutation(n) if not gaps else rng.permutation(np.cumsum(rng.integers(1, 10**12, n)))
+    codes = rng.integers(0, 256, (n, 2), dtype=np.uint8)
+    index = Index(codes, ids=ids)
+    rows = rng.choice(n, n_wanted, replace=False)
+    query = np.zeros((1, 2), np.uint8)
+    np.testing.assert_array_equal(index.distances(query, ids[rows])[0], hamming(query, codes[rows])[0])
+    absent = ids.max() + 1 if not gaps else np.setdiff1d(ids + 1, ids)[0]
+    with pytest.raises(ValueError, match=f"got {absent}, which is not"):
+        index.distances(query, [*ids[rows[:-1]], absent])
+    index.remove(ids[rows])
+    left = np.setdiff1d(np.arange(n), rows)
+    np.testing.assert_array_equal(index.ids, np.sort(ids[left]))
+    with pytest.raises(ValueError, match=f"got {ids[rows[0]]}, which is not"):
+        index.remove(ids[rows[:1]])
 
 
 def test_an_id_may_come_back():

@@ -84,11 +84,15 @@ def save(path: str | os.PathLike[str], rows: Rows, weights: Weights | None) -> N
 def load(path: str | os.PathLike[str], mmap: bool) -> tuple[Rows, Weights | None]:
     """Rows and weights of a folder, every byte of it checked."""
     folder = Path(path)
-    try:
-        return _load(folder, mmap)
-    except _VanishedError:
-        # Another process saved between our reading of meta.json and of the files that it named.
-        return _load(folder, mmap)
+    meta = read_meta(folder)
+    while True:
+        try:
+            return _load(folder, meta, mmap)
+        except _VanishedError:
+            # Another process saved after we read meta.json: read what it names now. If it did not, a file is missing.
+            before, meta = meta, read_meta(folder)
+            if meta == before:
+                raise
 
 
 def read_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -113,8 +117,7 @@ class _VanishedError(IndexFormatError):
     """A file that meta.json names is not there."""
 
 
-def _load(folder: Path, mmap: bool) -> tuple[Rows, Weights | None]:
-    meta = read_meta(folder)
+def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Rows, Weights | None]:
     with ThreadPoolExecutor(n_threads()) as pool:
         read = pool.map(lambda name: _read_array(folder, name, meta["files"][name], mmap), meta["files"])
         arrays = dict(zip(meta["files"], read, strict=True))

@@ -17,6 +17,13 @@ void round_down(const std::vector<float> &weights, float scale, float cap, std::
         out[i] = static_cast<std::uint8_t>(static_cast<int>(std::min(weights[i] * scale, cap)));
 }
 
+// Whether 0, 1, ... n units are float32 numbers: then no sum of units is ever rounded.
+bool multiples_are_exact(float unit, std::size_t n) {
+    int exponent;
+    const auto digits = static_cast<std::uint32_t>(std::ldexp(std::frexp(unit, &exponent), 24));
+    return std::countr_zero(digits) >= static_cast<int>(std::bit_width(n));
+}
+
 }  // namespace
 
 Query::Query(const std::uint8_t *code, const float *weights, Order order)
@@ -35,8 +42,8 @@ Query::Query(const std::uint8_t *code, const float *weights, Order order)
       difference_(n_bytes_) {
     unit_ = *std::max_element(weights, weights + order.n_bits);
     even_ = std::all_of(weights, weights + order.n_bits, [&](float w) { return w == 0 || w == unit_; });
-    counts_ = even_ && unit_ == 1;
     if (unit_ == 0) unit_ = 1;
+    counts_ = even_ && multiples_are_exact(unit_, order.n_bits);
     for (std::size_t i = 0; i < order.n_bits; ++i) {
         const std::size_t bit = order.bits[i];
         if (code[bit / 8] >> (7 - bit % 8) & 1) code_[i / 8] |= static_cast<std::uint8_t>(0x80 >> i % 8);
@@ -105,7 +112,11 @@ float Query::row_bound(const std::uint8_t *row, std::size_t stride) const {
 }
 
 float Query::distance(const std::uint8_t *row, std::size_t stride) {
-    if (counts_) return row_bound(row, stride);
+    return distance_given(counts_ ? row_bound(row, stride) : 0, row, stride);
+}
+
+float Query::distance_given(float bound, const std::uint8_t *row, std::size_t stride) {
+    if (counts_) return bound * unit_;
     return short_code() ? short_distance(row, stride) : long_distance(row, stride);
 }
 

@@ -33,6 +33,9 @@ public:
     // Weights summed in float32 in the order of the caller's bytes: the distance of bitrank.codes.weighted_hamming.
     float distance(const std::uint8_t *row, std::size_t stride = lane_count);
 
+    // The same where the row's bound is known.
+    float distance_given(float bound, const std::uint8_t *row, std::size_t stride = lane_count);
+
 private:
     void quantise(float reach);
     void fill_short_tables();
@@ -44,7 +47,7 @@ private:
     const float *weights_;
     float unit_;    // bounds count in units of the heaviest weight
     bool even_;     // every weight is zero or one unit: bounds are whole numbers
-    bool counts_;   // and the unit is one: a bound of a row is its distance
+    bool counts_;   // and no sum of units is rounded: a bound of a row is its distance
     float slack_;
     float heaviest_half_ = 0;
     std::vector<std::uint8_t> code_, free_;            // permuted

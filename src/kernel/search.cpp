@@ -21,7 +21,7 @@ constexpr std::size_t queries_together = 16;
 constexpr std::size_t supers_best_first = 32;
 
 // Before that, the nearest blocks of the nearest few super-blocks bring the limit down.
-constexpr std::size_t seed_supers = 4, seed_blocks = 8;
+constexpr std::size_t seed_supers = 8, seed_blocks = 32;
 
 // Below this, starting a thread costs more than it brings.
 constexpr std::size_t supers_worth_a_thread = 64;
@@ -41,10 +41,10 @@ std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
     return word & ~rest;
 }
 
-// Whether the rows of a super-block differ in none but the free bits.
-bool uniform_super(const std::uint8_t *shared, const std::uint8_t *free, std::size_t n_bytes) {
+// Whether the rows of a block or super-block differ in none but the free bits.
+bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std::uint8_t *free, std::size_t n_bytes) {
     for (std::size_t byte = 0; byte < n_bytes; ++byte)
-        if ((shared[byte * 2 + 1] | free[byte]) != 255) return false;
+        if ((agree[byte * stride] | free[byte]) != 255) return false;
     return true;
 }
 
@@ -110,9 +110,13 @@ public:
         blocks.resize(n_seeds);
         for (const Block &block : blocks) {
             if (block.bound > reach_) break;
+            const Super &super = supers[block.super];
+            const std::uint8_t *agree = bounds_of(super) + lane_count + block.number;
             const std::uint64_t bit = std::uint64_t{1} << block.number;
-            scan(supers[block.super], bit, bit);
             scanned_[block.super] |= bit;
+            if (!is_uniform(agree, 2 * lane_count, query_.free_bits(), n_bytes_) ||
+                least_would_enter(super, block.number))
+                scan(super, bit, bit);
         }
     }
 
@@ -145,7 +149,7 @@ private:
         // speaks for the block or super-block. The code is in the bounds; the rows need not be read.
         const std::uint8_t *shared = segment.supers + super.number * 2 * n_bytes_;
         const std::int64_t *least_ids = segment.least_ids + first;
-        if (uniform_super(shared, query_.free_bits(), n_bytes_) &&
+        if (is_uniform(shared + 1, 2, query_.free_bits(), n_bytes_) &&
             !top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_here), 0}))
             return;
         const std::uint8_t *bounds = bounds_of(super);
@@ -163,13 +167,18 @@ private:
             std::uint64_t scanned = now;
             for (std::uint64_t left = now & uniform; left; left &= left - 1) {
                 const std::size_t b = std::countr_zero(left);
-                if (!top_.would_enter({query_.distance(bounds + b, 2 * lane_count), least_ids[b], 0}))
-                    scanned &= ~lowest(left);
+                if (!least_would_enter(super, b)) scanned &= ~lowest(left);
             }
             scan(super, scanned, live);
             live &= ~now;
             if (reach_ < before && live) live &= blocks_within_reach(bounds);
         }
+    }
+
+    // Of a block whose rows are all at one distance: would the row of the least id enter?
+    bool least_would_enter(const Super &super, std::size_t b) {
+        const std::int64_t least_id = super.segment->least_ids[super.number * lane_count + b];
+        return top_.would_enter({query_.distance(bounds_of(super) + b, 2 * lane_count), least_id, 0});
     }
 
     const std::uint8_t *bounds_of(const Super &super) const {
@@ -211,9 +220,11 @@ private:
     }
 
     void consider(const Super &super, std::size_t row, const std::uint8_t *bytes) {
-        if (query_.row_bound(bytes) > reach_) return;
+        const float bound = query_.row_bound(bytes);
+        if (bound > reach_) return;
         const std::int64_t number = super.segment_row + static_cast<std::int64_t>(row);
-        if (top_.add({query_.distance(bytes), super.segment->ids[row], number})) reach_ = query_.reach(top_.limit());
+        const float distance = query_.distance_given(bound, bytes);
+        if (top_.add({distance, super.segment->ids[row], number})) reach_ = query_.reach(top_.limit());
     }
 
     Query query_;

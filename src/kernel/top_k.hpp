@@ -13,8 +13,9 @@ struct Hit {
     std::int64_t id;
     std::int64_t row;  // counted through all segments
 
+    // Without a branch: in a heap no processor guesses the outcome.
     bool operator<(const Hit &other) const {
-        return distance != other.distance ? distance < other.distance : id < other.id;
+        return (distance < other.distance) | ((distance == other.distance) & (id < other.id));
     }
 };
 
@@ -57,7 +58,7 @@ private:
     void replace_worst(const Hit &hit) {
         std::size_t hole = 0;
         for (std::size_t child = 1; child < heap_.size(); child = 2 * hole + 1) {
-            if (child + 1 < heap_.size() && heap_[child] < heap_[child + 1]) ++child;
+            if (child + 1 < heap_.size()) child += heap_[child] < heap_[child + 1];
             if (!(hit < heap_[child])) break;
             heap_[hole] = heap_[child];
             hole = child;
