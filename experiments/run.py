@@ -42,7 +42,8 @@ def run(listed: list[Group], results: Path, n_rows: int | None = None, workers: 
     n_cells = sum(len(group.rankings) for group in todo)
     todo = {group: n for group, n in todo.items() if n}
     print(f"{sum(todo.values())} of {n_cells} cells to compute; the others are in {results}", flush=True)
-    todo = {group: n for group, n in todo.items() if group.dataset in _available({group.dataset for group in todo})}
+    there = _available({group.dataset for group in todo})
+    todo = {group: n for group, n in todo.items() if group.dataset in there}
     try:
         for _ in progress(_done(list(todo), results, n_rows, workers), total=sum(todo.values()), label="cells"):
             pass
