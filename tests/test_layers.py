@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ranking_svm": {"codes", "quadruplets", "solvers", "gate"},
     "online": {"codes", "_kernel", "quadruplets", "solvers", "gate", "ranking_svm"},
     "query_adaptive": {"codes", "gate", "progress", "quadruplets"},
+    "feedback": {"codes", "gate", "online"},
 }
 EVERYTHING = {"__init__", "demo", "cli"}
 
