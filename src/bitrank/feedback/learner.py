@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 from bitrank import gate
 from bitrank.codes import Codes, Weights, check_codes, check_weights
 from bitrank.feedback.graph import ClickGraph
+from bitrank.feedback.held_out import Decision, HeldOutPages, decide
 from bitrank.feedback.pages import Floats, Page, check_propensities, propensities_from_counts
-from bitrank.feedback.replay import Decision, HeldOutPages, decide
 from bitrank.online import OnlineRankingSVM
 
 _HOLD_OUT = 4  # every fourth page
@@ -36,12 +36,15 @@ class ClickLearner:
         May be replaced at any time, as the collection changes: `learner.sample = codes`.
     n_bits : int, optional
         Eight a byte by default.
+    weights : array of shape (n_bits,), optional
+        Where to start, e.g. those of an offline learner; uniform by default.
     propensities : array of shape (n_places,), optional
         How likely each place of a page is looked at; estimated from clicks on explored items by default.
     C : float, default=0.001
         How far one page may move the candidate, see `OnlineRankingSVM`.
     blend : float, default=0.5
-        Share of what was learned in the candidate; the rest are uniform weights, which protect the top of a list.
+        Share of what was learned in the candidate; the rest are the weights it started from, which protects the top of
+        a list.
     random_state : int, RandomState instance or None
 
     Attributes
@@ -70,6 +73,7 @@ class ClickLearner:
         sample: Codes,
         *,
         n_bits: int | None = None,
+        weights: npt.ArrayLike | None = None,
         propensities: npt.ArrayLike | None = None,
         C: float = 0.001,
         blend: float = 0.5,
@@ -82,7 +86,9 @@ class ClickLearner:
         seeds = check_random_state(random_state).randint(2**31, size=2)
         self._graph = ClickGraph(self._sample.shape[1], seed=int(seeds[0]))
         self._held_out = HeldOutPages(self.n_bits, np.random.default_rng(seeds[1]))
-        self._online = OnlineRankingSVM(np.full(self.n_bits, _SCALE), n_bits=self.n_bits, C=C)
+        given = np.ones(self.n_bits) if weights is None else check_weights(weights, self.n_bits)
+        self._start = gate.mean_one(given)
+        self._online = OnlineRankingSVM(_SCALE * self._start, n_bits=self.n_bits, C=C)
         self._shown, self._clicks = np.zeros(_PLACES), np.zeros(_PLACES)
         self.n_pages = self.n_looks = self._n_new = 0
 
@@ -103,8 +109,8 @@ class ClickLearner:
     @property
     def weights(self) -> Weights:
         """The candidate."""
-        learned = getattr(self._online, "weights_", np.ones(self.n_bits))
-        return gate.blend(learned, self.blend).astype(np.float32)
+        learned = gate.mean_one(getattr(self._online, "weights_", self._start))
+        return ((1 - self.blend) * self._start + self.blend * learned).astype(np.float32)
 
     @property
     def due(self) -> bool:
