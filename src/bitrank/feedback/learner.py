@@ -27,8 +27,8 @@ _N_UPDATES = 4  # for a page; the online learner's mean over 500 of them reaches
 _N_CONSTRAINTS = 64  # of an update
 # How much of what was learned goes into the candidate: see `blend`, and benchmarks/clicks.py for what it does.
 _LEAST_BLEND, _MOST_BLEND, _TRUST, _MANY_PAGES = 0.25, 0.75, 5.0, 400
-_SCALE = 0.08  # of the uniform weights to start from: where learning on real clicks ended up
-_PLACES = 100
+_SCALE = 5.12  # sum of the weights to start from: about where learning from simulated clicks ends up
+_PLACES = 100  # of a page that propensities are estimated for; those beyond count as the last
 
 
 class ClickLearner:
@@ -97,7 +97,7 @@ class ClickLearner:
         self._evidence: deque[float] = deque(maxlen=_HOLD_OUT * _MOST_HELD_OUT)
         given = np.ones(self.n_bits) if weights is None else check_weights(weights, self.n_bits)
         self._start = gate.mean_one(given)
-        self._online = OnlineRankingSVM(_SCALE * self._start, n_bits=self.n_bits, C=C)
+        self._online = OnlineRankingSVM(_SCALE / self.n_bits * self._start, n_bits=self.n_bits, C=C)
         self._shown, self._clicks = np.zeros(_PLACES), np.zeros(_PLACES)
         self.n_pages = self.n_looks = self._n_new = 0
 

@@ -105,8 +105,9 @@ def propensities_from_counts(shown: Floats, clicks: Floats) -> Floats:
     rates = (clicks + mean * _PRIOR_SHOWN) / (shown + _PRIOR_SHOWN)
     places = np.arange(len(rates))
     fit = IsotonicRegression(increasing=False)
-    falling: Floats = fit.fit_transform(places, rates, sample_weight=shown + _PRIOR_SHOWN)
-    return np.maximum(falling / falling[0], LEAST_PROPENSITY)
+    falling = np.asarray(fit.fit_transform(places, rates, sample_weight=shown + _PRIOR_SHOWN), np.float64)
+    propensities: Floats = np.maximum(falling / falling[0], LEAST_PROPENSITY)
+    return propensities
 
 
 def check_propensities(propensities: npt.ArrayLike) -> Floats:
