@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-lowest check bench bench-learning reproduce reproduce-quick sanitize test-neon clean
+.PHONY: demo test test-lowest check bench bench-learning bench-clicks reproduce reproduce-quick sanitize test-neon clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -55,6 +55,9 @@ test-neon: build/neon/test_kernel
 
 bench-learning: $(VENV)/test.installed
 	$(BIN)/python benchmarks/learning.py
+
+bench-clicks: $(VENV)/test.installed
+	$(BIN)/python benchmarks/clicks.py
 
 # Computes the cells that have no file yet; remove experiments/results/cells to run everything anew.
 reproduce: $(VENV)/demo.installed

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import bitrank
-from bitrank import index_cli
+from bitrank import feedback_cli, fit_cli, index_cli, weights_cli
+
+GROUPS = (index_cli, fit_cli, weights_cli, feedback_cli)  # each adds its commands, which know what to run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,15 +25,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     usage: bitrank ...
     2
     """
-    parser = _parser()
+    parser = make_parser()
     arguments = parser.parse_args(argv)
     if arguments.command is None:
         parser.print_help()
         return 2
-    return index_cli.run(arguments) if arguments.command == "index" else _demo(arguments)
+    try:
+        return int(arguments.run(arguments))
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        raise SystemExit(f"bitrank {arguments.command}: {error}") from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; docs/cli.md is made from it."""
     parser = argparse.ArgumentParser(prog="bitrank", description="Rank binary codes by learned weights per bit.")
     parser.add_argument("--version", action="version", version=f"bitrank {bitrank.__version__}")
     commands = parser.add_subparsers(dest="command")
@@ -43,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--output", type=Path, default=Path("bitrank-demo"), help="folder for the pictures (default: %(default)s)"
     )
-    index_cli.add_parser(commands)
+    demo.set_defaults(run=_demo)
+    for group in GROUPS:
+        group.add_parser(commands)
     return parser
 
 
