@@ -79,7 +79,10 @@ class Learning:
     def _begin(self, profile: str, n_clicks: int, active: Version) -> _Follower:
         # Who goes back or chooses another version does not want what was learned until then.
         choice = self._store.last_choice(profile)
-        learner = ClickLearner(self._collection.sample.codes, n_bits=self._collection.n_bits, random_state=0)
+        start = self._store.version(profile, choice.version)
+        assert start is not None
+        sample, n_bits = self._collection.sample.codes, self._collection.n_bits
+        learner = ClickLearner(sample, n_bits=n_bits, weights=start.weights, random_state=0)
         learner.n_looks, decided = self._store.decisions(profile, choice.n_clicks)
         position = max(choice.n_clicks, n_clicks - MEMORY)
         return _Follower(learner, choice.number, active.number, position, decided)
