@@ -6,19 +6,19 @@ const WIDTH = 640;
 const number = (value) => (value === null || value === undefined ? "–" : Number(value).toFixed(3));
 
 export function weightsChart(figure, weights, name) {
-  const height = 170;
-  const floor = height - 22;
+  const height = 176;
+  const floor = height - 26;
   const top = Math.max(...weights, 0);
   const step = WIDTH / weights.length;
   const scale = top > 0 ? (floor - 8) / top : 0;
+  const mean = weights.reduce((sum, weight) => sum + weight, 0) / weights.length;
   const bars = weights.map((weight, bit) =>
     draw(
       "rect",
-      { x: bit * step + step * 0.1, y: floor - weight * scale, width: step * 0.8, height: weight * scale, class: "bar" },
+      { x: bit * step + step * 0.1, y: floor - weight * scale, width: step * 0.8, height: weight * scale, class: weight < mean ? "bar light" : "bar" },
       draw("title", {}, `bit ${bit}: ${number(weight)}`),
     ),
   );
-  const mean = weights.reduce((sum, weight) => sum + weight, 0) / weights.length;
   const line = floor - mean * scale;
   const words = describeWeights(weights, mean, name);
   figure.replaceChildren(
@@ -58,8 +58,8 @@ export function qualityChart(figure, points) {
     figure.replaceChildren(make("figcaption", { class: "quiet" }, "Nothing replayed yet: the gate compares rankings once clicks have come in."));
     return;
   }
-  const height = 190;
-  const [left, right, top, floor] = [44, WIDTH - 10, 10, height - 24];
+  const height = 196;
+  const [left, right, top, floor] = [54, WIDTH - 10, 10, height - 30];
   const values = points.flatMap((point) => LINES.map(([key]) => point[key])).filter((value) => value !== null && value !== undefined);
   const [low, high] = span(values);
   const pages = points.map((point) => point.n_pages);

@@ -58,7 +58,6 @@ async function search(ask) {
 
 function show(column, moved) {
   const answer = page.answers[column];
-  if (column === "learned") find("learned-title").textContent = `Learned: version ${answer.version}`;
   render(find(column), answer, { moved, liked: page.liked, choose: (result) => act(() => choose(column, result)) });
 }
 

@@ -71,17 +71,17 @@ function card(result, { size, joined, move, liked, choose }) {
       { type: "button", onclick: () => choose(result), title: `${name}: more like this` },
       picture(result, name),
       aside(`More like ${name}: `),
-      rank(result, size),
       make("span", { class: "name", "aria-hidden": "true" }, name),
+      rank(result, size),
       make("span", { class: "distance" }, aside(", distance "), distance(result.distance)),
       mark(move),
-      liked ? make("span", { class: "like" }, aside(", "), "chosen") : null,
+      liked ? make("span", { class: "like" }, make("span", { "aria-hidden": "true" }, "✓"), aside(", chosen")) : null,
     ),
   );
 }
 
 function rank(result, size) {
-  if (result.explored) return make("span", { class: "rank" }, aside("shown "), "to explore");
+  if (result.explored) return make("span", { class: "rank" }, aside("shown to "), "explore");
   const tie = size > 1;
   return make(
     "span",
@@ -100,7 +100,7 @@ function mark(move) {
 }
 
 export function picture(result, name) {
-  if (!result.image) return make("span", { class: "words" }, name);
+  if (!result.image) return make("span", { class: "words", "aria-hidden": "true" }, name);
   return make("img", { src: result.image, alt: "", loading: "lazy", decoding: "async", width: 56, height: 56 });
 }
 
