@@ -7,16 +7,8 @@ export class ServiceError extends Error {
   }
 }
 
-const KEY = "bitrank-token";
-
-export function keepToken(token) {
-  sessionStorage.setItem(KEY, token);
-}
-
 async function call(method, path, body) {
   const headers = {};
-  const token = sessionStorage.getItem(KEY);
-  if (token) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined && !(body instanceof FormData)) {
     headers["Content-Type"] = "application/json";
     body = JSON.stringify(body);
@@ -28,14 +20,8 @@ async function call(method, path, body) {
     throw new ServiceError(0, "The service does not answer.");
   }
   const answer = await response.json().catch(() => null);
-  if (!response.ok) throw new ServiceError(response.status, describe(answer?.detail) ?? `The service answered ${response.status}.`);
+  if (!response.ok) throw new ServiceError(response.status, answer?.detail ?? `The service answered ${response.status}.`);
   return answer;
-}
-
-// A detail is a sentence, or the list of faults that a wrong body gets.
-function describe(detail) {
-  if (Array.isArray(detail)) return detail.map((fault) => `${fault.loc?.at(-1) ?? "request"}: ${fault.msg}`).join("; ");
-  return detail;
 }
 
 const named = (profile) => `profiles/${encodeURIComponent(profile)}`;
@@ -52,8 +38,8 @@ export const activate = (profile, number) => call("POST", `${named(profile)}/ver
 export const rollback = (profile) => call("POST", `${named(profile)}/rollback`);
 export const quality = (profile) => call("GET", `${named(profile)}/quality`);
 
-export function searchImage(blob, profile) {
+export function searchImage(blob, options) {
   const form = new FormData();
-  form.append("file", blob, "picture.png");
-  return call("POST", `search/image?profile=${encodeURIComponent(profile)}`, form);
+  form.append("file", blob, "picture");
+  return call("POST", `search/image?${new URLSearchParams(options)}`, form);
 }

@@ -7,7 +7,7 @@ import { moves, picture, ranks, render } from "./results.js";
 import { Sketch } from "./sketch.js";
 import { versionsTable } from "./versions.js";
 
-const page = { collection: null, profile: "default", ask: null, answers: {}, liked: new Set(), turn: 0 };
+const page = { collection: null, profile: "default", ask: null, answers: {}, liked: new Set() };
 const sketch = new Sketch(find("draw"));
 const form = find("search");
 
@@ -21,10 +21,6 @@ function complain(error) {
   if (!(error instanceof api.ServiceError)) throw error;
   find("error").textContent = error.message;
   find("error").hidden = false;
-  if (error.status === 401) {
-    find("unlock").hidden = false;
-    find("token").focus();
-  }
 }
 
 // Runs one action at a time, in the order of the clicks, and shows what went wrong.
@@ -46,14 +42,20 @@ function act(action) {
 
 // ---- Searching
 
-// `ask(profile, options)` puts the question; kept, so that it can be put again when the weights have changed.
+// `ask(options)` puts the question; kept, so that it can be put again when the weights have changed.
 async function search(ask) {
-  const [hamming, learned] = await Promise.all([ask("hamming", { explore: 0 }), ask(page.profile, {})]);
+  const [hamming, learned] = await Promise.all([ask({ profile: "hamming", explore: 0 }), ask(learnedBy())]);
   Object.assign(page, { ask, answers: { hamming, learned }, liked: new Set() });
   await showQuery(learned.query);
   show("hamming", new Map());
   show("learned", new Map());
   say(`${plural(learned.results.length, "result")} for ${find("query-title").textContent}.`);
+}
+
+// The live candidate follows every click at once; the active version is what the gate has let through.
+function learnedBy() {
+  const version = find("which").value;
+  return { profile: page.profile, ...(version && { version }) };
 }
 
 function show(column, moved) {
@@ -74,7 +76,7 @@ function searchBy(query, { remember = true } = {}) {
   page.asked = query.code === undefined ? `Item ${query.item}` : "A code";
   page.preview = null;
   return act(async () => {
-    await search((profile, options) => api.search(query, { profile, k: page.collection.page_size, ...options }));
+    await search((options) => api.search(query, { k: page.collection.page_size, ...options }));
     if (remember) history.pushState(null, "", address(query));
   });
 }
@@ -91,7 +93,7 @@ async function searchByPicture() {
   const blob = file ?? (await sketch.picture());
   page.asked = file ? file.name : "Your drawing";
   page.preview = await preview(blob);
-  await search((profile) => api.searchImage(blob, profile));
+  await search((options) => api.searchImage(blob, { k: page.collection.page_size, ...options }));
 }
 
 // A canvas needs no address, so the policy on images stays as strict as it is.
@@ -118,7 +120,7 @@ async function choose(column, result) {
   const note = {
     key: Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join(""),
     profile: page.profile,
-    version: answer.version,
+    version: column === "learned" ? answer.version : null,
     query: answer.query.item === null ? { code: answer.query.code } : { item: answer.query.item },
     shown: open.map(({ id, explored }) => ({ id, explored })),
     clicked: [result.id],
@@ -132,37 +134,37 @@ async function choose(column, result) {
 // Puts the question again and marks what moved.
 async function follow(cause) {
   const before = page.answers.learned;
-  page.answers.learned = await page.ask(page.profile, {});
+  page.answers.learned = await page.ask(learnedBy());
   const moved = moves(ranks(before), page.answers.learned);
   show("hamming", new Map());
   show("learned", moved);
   const fresh = [...moved.values()].filter((move) => move === null).length;
-  const { version } = page.answers.learned;
-  const what = moved.size ? `${plural(moved.size - fresh, "item")} moved, ${fresh} new on the page` : "the ranking stays";
-  say(`${cause}: ${what}. Version ${version}.`);
+  say(`${cause}: ${moved.size ? `${plural(moved.size - fresh, "item")} moved, ${fresh} new on the page` : "the ranking stays"}.`);
   await inspect();
 }
 
 // ---- Weights, quality, versions
 
 async function inspect() {
-  const [versions, quality] = await Promise.all([api.versions(page.profile), api.quality(page.profile)]);
-  const active = versions.find((version) => version.active);
-  if (active) await showWeights(active);
+  const [listed, quality] = await Promise.all([api.versions(page.profile), api.quality(page.profile)]);
+  await showWeights(listed.active);
   qualityChart(find("quality"), quality);
-  versionsTable(find("versions"), versions, {
-    show: (version) => act(() => showWeights(version)),
-    activate: (version) =>
+  versionsTable(find("versions"), listed.versions, {
+    show: ({ number }) => act(() => showWeights(number)),
+    activate: ({ number }) =>
       act(async () => {
-        await api.activate(page.profile, version.version);
-        await follow(`Version ${version.version} activated`);
+        await api.activate(page.profile, number);
+        await follow(`Version ${number} is active`);
       }),
   });
+  const back = find("rollback");
+  back.disabled = listed.rollback_to === null;
+  back.textContent = back.disabled ? "Roll back" : `Roll back to version ${listed.rollback_to}`;
 }
 
-async function showWeights(version) {
-  const { weights } = await api.version(page.profile, version.version);
-  weightsChart(find("weights"), weights, `Version ${version.version}`);
+async function showWeights(number) {
+  const { weights } = await api.version(page.profile, number);
+  weightsChart(find("weights"), weights, `Version ${number}`);
 }
 
 // ---- Wiring
@@ -176,8 +178,9 @@ form.addEventListener("change", mode);
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   const chosen = form.elements.mode.value;
+  const text = chosen === "picture" ? null : find(chosen).value.trim();
   if (chosen === "picture") act(searchByPicture);
-  else searchBy({ [chosen]: find(chosen).value.trim() });
+  else searchBy(chosen === "item" ? { item: Number(text) } : { code: text });
 });
 find("random").addEventListener("click", () =>
   act(async () => {
@@ -193,6 +196,7 @@ find("rollback").addEventListener("click", () =>
     await follow(`Rolled back to version ${version}`);
   }),
 );
+find("which").addEventListener("change", () => act(() => follow(find("which").selectedOptions[0].textContent)));
 find("profile").addEventListener("change", (event) => {
   page.profile = event.target.value;
   act(async () => {
@@ -200,18 +204,13 @@ find("profile").addEventListener("change", (event) => {
     await inspect();
   });
 });
-find("unlock").addEventListener("submit", (event) => {
-  event.preventDefault();
-  api.keepToken(find("token").value);
-  find("unlock").hidden = true;
-  start();
-});
 window.addEventListener("popstate", () => fromAddress());
 
 // What the address asks for, else the first item of the collection.
 async function fromAddress() {
   const asked = new URLSearchParams(location.search);
-  for (const key of ["item", "code"]) if (asked.has(key)) return searchBy({ [key]: asked.get(key) }, { remember: false });
+  if (asked.has("item")) return searchBy({ item: Number(asked.get("item")) }, { remember: false });
+  if (asked.has("code")) return searchBy({ code: asked.get("code") }, { remember: false });
   const [first] = (await api.items(0, 1)).items;
   return first && searchBy({ item: first.id }, { remember: false });
 }
@@ -222,8 +221,8 @@ function start() {
     page.collection = collection;
     page.profile = new URLSearchParams(location.search).get("profile") ?? "default";
     find("collection").textContent = `${collection.name}: ${plural(collection.n_items, "item")}, ${collection.n_bits} bits`;
-    find("code-label").textContent = `Code, ${Math.ceil(collection.n_bits / 8) * 2} hex digits`;
-    find("mode-picture").hidden = !(collection.has_images && collection.has_hasher);
+    find("code-label").textContent = `Code: ${Math.ceil(collection.n_bits / 8) * 2} hex digits, or base64`;
+    find("mode-picture").hidden = !collection.image_search;
     find("profile").replaceChildren(
       ...profiles.filter(({ name }) => name !== "hamming").map(({ name }) => make("option", { selected: name === page.profile }, name)),
     );

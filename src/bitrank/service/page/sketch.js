@@ -1,4 +1,4 @@
-// A small drawing board, and its drawing as a picture: the ink, centred in a square, light on dark.
+// A small drawing board; the service finds the ink in its picture and centres it.
 
 const PEN = 20;
 
@@ -43,32 +43,7 @@ export class Sketch {
     this.empty = false;
   }
 
-  // The ink fills the middle 20 of 28 parts of a square, as in the digits' own pictures.
-  async picture() {
-    const [x, y, width, height] = this.#ink();
-    const side = Math.max(width, height);
-    const square = new OffscreenCanvas(112, 112);
-    const context = square.getContext("2d");
-    context.fillRect(0, 0, 112, 112);
-    const scale = 80 / side;
-    context.drawImage(
-      this.canvas, x, y, width, height,
-      (112 - width * scale) / 2, (112 - height * scale) / 2, width * scale, height * scale,
-    );
-    return square.convertToBlob({ type: "image/png" });
-  }
-
-  #ink() {
-    const { width, height } = this.canvas;
-    const { data } = this.context.getImageData(0, 0, width, height);
-    let [left, top, right, bottom] = [width, height, 0, 0];
-    for (let y = 0; y < height; y++) {
-      for (let x = 0; x < width; x++) {
-        if (data[4 * (y * width + x)] < 64) continue;
-        [left, right] = [Math.min(left, x), Math.max(right, x)];
-        [top, bottom] = [Math.min(top, y), Math.max(bottom, y)];
-      }
-    }
-    return [left, top, right - left + 1, bottom - top + 1];
+  picture() {
+    return new Promise((done) => this.canvas.toBlob(done, "image/png"));
   }
 }
