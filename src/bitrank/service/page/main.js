@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { qualityChart, weightsChart } from "./charts.js";
 import { find, make, plural } from "./dom.js";
-import { moves, picture, ranks, render } from "./results.js";
+import { moves, picture, places, render } from "./results.js";
 import { Sketch } from "./sketch.js";
 import { versionsTable } from "./versions.js";
 
@@ -135,7 +135,7 @@ async function choose(column, result) {
 async function follow(cause) {
   const before = page.answers.learned;
   page.answers.learned = await page.ask(learnedBy());
-  const moved = moves(ranks(before), page.answers.learned);
+  const moved = moves(places(before), page.answers.learned);
   show("hamming", new Map());
   show("learned", moved);
   const fresh = [...moved.values()].filter((move) => move === null).length;

@@ -11,18 +11,17 @@ function tieSizes(results) {
   return sizes;
 }
 
-// Where each ranked item stood; what the next ranking is compared with.
-export function ranks(answer) {
-  return new Map(answer.results.filter((result) => !result.explored).map((result) => [result.id, result.rank]));
+// Where each item stands among those that are ranked; what the next ranking is compared with.
+export function places(answer) {
+  return new Map(answer.results.filter((result) => !result.explored).map((result, place) => [result.id, place]));
 }
 
 // up > 0: nearer to the query than before; null: not on the page before.
 export function moves(before, answer) {
   const moved = new Map();
-  if (before === null) return moved;
-  for (const [id, rank] of ranks(answer)) {
+  for (const [id, place] of places(answer)) {
     if (!before.has(id)) moved.set(id, null);
-    else if (before.get(id) !== rank) moved.set(id, before.get(id) - rank);
+    else if (before.get(id) !== place) moved.set(id, before.get(id) - place);
   }
   return moved;
 }
@@ -37,7 +36,7 @@ export function summary(answer) {
 
 export function render(section, answer, { moved, liked, choose }) {
   const list = section.querySelector("ol");
-  const places = new Map([...list.children].map((card) => [card.dataset.id, card.getBoundingClientRect()]));
+  const boxes = new Map([...list.children].map((card) => [card.dataset.id, card.getBoundingClientRect()]));
   const focused = document.activeElement?.closest("li")?.dataset.id;
   const held = list.contains(document.activeElement);
   const sizes = tieSizes(answer.results);
@@ -56,7 +55,7 @@ export function render(section, answer, { moved, liked, choose }) {
     const again = [...list.children].find((child) => child.dataset.id === focused)?.querySelector("button");
     (again ?? section.querySelector("h2")).focus({ preventScroll: true });
   }
-  if (!calm.matches && moved.size) slide(list, places);
+  if (!calm.matches && moved.size) slide(list, boxes);
 }
 
 function card(result, { size, joined, move, liked, choose }) {
@@ -107,9 +106,9 @@ export function picture(result, name) {
 const distance = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2));
 
 // Cards glide from where they were, so that the eye can follow.
-function slide(list, places) {
+function slide(list, boxes) {
   for (const item of list.children) {
-    const from = places.get(item.dataset.id);
+    const from = boxes.get(item.dataset.id);
     const to = item.getBoundingClientRect();
     const [x, y] = from ? [from.left - to.left, from.top - to.top] : [0, 0];
     if (from && !x && !y) continue;

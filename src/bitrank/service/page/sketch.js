@@ -23,7 +23,7 @@ export class Sketch {
   }
 
   clear() {
-    this.context.fillStyle = "#000";
+    this.context.fillStyle = "#fff";
     this.context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     this.empty = true;
   }
@@ -35,7 +35,7 @@ export class Sketch {
   }
 
   #stroke(from, to) {
-    Object.assign(this.context, { strokeStyle: "#fff", lineWidth: PEN, lineCap: "round" });
+    Object.assign(this.context, { strokeStyle: "#000", lineWidth: PEN, lineCap: "round" });
     this.context.beginPath();
     this.context.moveTo(...from);
     this.context.lineTo(...to);
