@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import bitrank
-from bitrank import index_cli
+from bitrank import index_cli, serve_cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help()
         return 2
-    return index_cli.run(arguments) if arguments.command == "index" else _demo(arguments)
+    if arguments.command == "demo":
+        return _demo(arguments)
+    return index_cli.run(arguments) if arguments.command == "index" else serve_cli.run(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         "--output", type=Path, default=Path("bitrank-demo"), help="folder for the pictures (default: %(default)s)"
     )
     index_cli.add_parser(commands)
+    serve_cli.add_parser(commands)
     return parser
 
 
