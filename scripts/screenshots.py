@@ -4,16 +4,26 @@ Run `python scripts/screenshots.py`; it needs Chromium and `pip install 'bitrank
 """
 
 import argparse
+import io
+import json
 import os
+import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Page, expect, sync_playwright
+from PIL import Image
+from playwright.sync_api import expect, sync_playwright
 
+ADDRESS = re.compile(r"http://[\d.]+:\d+")
+FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update".split()
+N_PAGES = 300
+ITEM = 5
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 LOOKS = {
     "page-light.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "light"},
@@ -73,3 +83,12 @@ def photograph(url: str, output: Path) -> None:
             page.locator("h1").focus()
             shrink(page.screenshot(full_page="phone" not in name), output / name)
         browser.close()
+
+
+def shrink(picture: bytes, path: Path) -> None:
+    """Save with a palette: a third of the size, and no difference to the eye."""
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

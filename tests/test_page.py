@@ -120,6 +120,10 @@ def ranked(page, column="learned"):
     return page.locator(f"#{column} li:not(.explored)").evaluate_all("cards => cards.map(card => Number(card.dataset.id))")
 
 
+def search_by(page, mode):
+    page.get_by_role("search").get_by_text(mode, exact=True).click()
+
+
 def choose(page, column, item):
     page.locator(f'#{column} li[data-id="{item}"] button').click()
     expect(page.locator("#status")).to_contain_text("More like")
@@ -209,8 +213,8 @@ def test_unknown_items_and_bad_codes_are_said(digit, visit):
     digit.get_by_label("Item number").fill("999999")
     digit.get_by_role("button", name="Search").click()
     expect(digit.get_by_role("alert")).to_contain_text("999999")
-    digit.get_by_text("Code", exact=True).click()
-    digit.get_by_label("Code").last.fill("xyz")
+    search_by(digit, "Code")
+    digit.locator("#code").fill("xyz")
     digit.get_by_role("button", name="Search").click()
     expect(digit.get_by_role("alert")).to_contain_text("16 hex digits")
     assert ids(digit, "hamming") == shown
@@ -220,7 +224,7 @@ def test_unknown_items_and_bad_codes_are_said(digit, visit):
 
 def test_code_and_address_lead_to_the_same_page(digit, service):
     code = call("GET", f"{service}/items/42")["code"]
-    digit.get_by_text("Code", exact=True).click()
+    search_by(digit, "Code")
     digit.locator("#code").fill(code)
     digit.get_by_role("button", name="Search").click()
     expect(digit.locator("#query-code")).to_have_text(code)
@@ -243,7 +247,7 @@ def test_random_item(digit):
 
 def test_an_uploaded_picture_is_found(digit, tmp_path):
     Image.fromarray(255 - digits().images[123]).save(tmp_path / "digit.png")
-    digit.get_by_text("Picture", exact=True).click()
+    search_by(digit, "Picture")
     digit.get_by_label("Upload a picture").set_input_files(tmp_path / "digit.png")
     digit.get_by_role("button", name="Search").click()
     expect(digit.locator("#query-title")).to_have_text("digit.png")
@@ -252,7 +256,7 @@ def test_an_uploaded_picture_is_found(digit, tmp_path):
 
 
 def test_a_drawing_is_found(digit):
-    digit.get_by_text("Picture", exact=True).click()
+    search_by(digit, "Picture")
     digit.get_by_role("button", name="Search").click()
     expect(digit.get_by_role("alert")).to_contain_text("draw one")
     box = digit.locator("#draw").bounding_box()
@@ -491,13 +495,13 @@ def liked(page):
 
 def test_a_phone_scrolls_down_only(visit, service, profile):
     page = visit(
-        f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
+        f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True
     )
     choose(page, "learned", ranked(page)[4])
     for details in page.locator("details").all():
-        details.locator("summary").tap()
+        details.locator("summary").click()
     for mode in ("Item", "Code", "Picture"):
-        page.locator(".modes").get_by_text(mode, exact=True).tap()
+        search_by(page, mode)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
     # Both rankings side by side still, and every target large enough for a finger.
     left, right = page.locator("#hamming").bounding_box(), page.locator("#learned").bounding_box()
