@@ -28,7 +28,7 @@ PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 LOOKS = {
     "page-light.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "light"},
     "page-dark.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "dark"},
-    "page-phone.png": {"viewport": {"width": 360, "height": 740}, "color_scheme": "light"},
+    "page-phone.png": {"viewport": {"width": 360, "height": 960}, "color_scheme": "light"},
 }
 
 
@@ -80,7 +80,7 @@ def photograph(url: str, output: Path) -> None:
                 page.locator("#learned li:not(.explored):not(.liked) button").nth(place).click()
                 expect(page.locator("#learned li.liked")).not_to_have_count(0)
                 expect(page.locator("body")).not_to_have_attribute("aria-busy", "true")
-            page.locator("h1").focus()
+            page.locator("body").evaluate("() => (document.activeElement.blur(), scrollTo(0, 0))")
             shrink(page.screenshot(full_page="phone" not in name), output / name)
         browser.close()
 

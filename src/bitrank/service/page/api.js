@@ -34,6 +34,7 @@ export const feedback = (page) => call("POST", "feedback", page);
 export const profiles = () => call("GET", "profiles");
 export const versions = (profile) => call("GET", `${named(profile)}/versions`);
 export const version = (profile, number) => call("GET", `${named(profile)}/versions/${number}`);
+export const candidate = (profile) => call("GET", `${named(profile)}/candidate`);
 export const activate = (profile, number) => call("POST", `${named(profile)}/versions/${number}/activate`);
 export const rollback = (profile) => call("POST", `${named(profile)}/rollback`);
 export const quality = (profile) => call("GET", `${named(profile)}/quality`);

@@ -83,8 +83,8 @@ export function qualityChart(figure, points) {
     make("figcaption", { class: "quiet" }, words),
     table(
       "Numbers",
-      ["pages", "active", "candidate", "Hamming", "decision", "alarm"],
-      points.map((point) => [point.n_pages, ...LINES.map(([key]) => number(point[key])), point.decision ?? "–", point.alarm ? "yes" : "no"]),
+      ["pages", "active", "candidate", "Hamming", "decision", "reason", "alarm"],
+      points.map((point) => [point.n_pages, ...LINES.map(([key]) => number(point[key])), point.decision, point.reason, point.alarm ? "yes" : "no"]),
     ),
   );
 }

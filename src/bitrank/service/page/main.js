@@ -126,9 +126,18 @@ async function choose(column, result) {
     clicked: [result.id],
   };
   // The key makes it safe to send the same choice again when no answer came.
-  await api.feedback(note).catch((error) => (error.status === 0 || error.status === 503 ? api.feedback(note) : Promise.reject(error)));
+  const { n_clicks } = await api.feedback(note).catch((error) => (error.status === 0 || error.status === 503 ? api.feedback(note) : Promise.reject(error)));
   page.liked.add(result.id);
+  await learned(n_clicks);
   await follow(`More like ${result.title || `item ${result.id}`}`);
+}
+
+// The service learns beside the requests, a moment after a click is logged; a log that is far behind is not waited for.
+async function learned(n_clicks) {
+  for (let tries = 0; tries < 40; tries++) {
+    if ((await api.candidate(page.profile)).n_learned >= n_clicks) return;
+    await new Promise((done) => setTimeout(done, 50));
+  }
 }
 
 // Puts the question again and marks what moved.
@@ -147,13 +156,14 @@ async function follow(cause) {
 
 async function inspect() {
   const [listed, quality] = await Promise.all([api.versions(page.profile), api.quality(page.profile)]);
-  await showWeights(listed.active);
+  await showWeights(find("which").value || listed.active);
   qualityChart(find("quality"), quality);
   versionsTable(find("versions"), listed.versions, {
     show: ({ number }) => act(() => showWeights(number)),
     activate: ({ number }) =>
       act(async () => {
         await api.activate(page.profile, number);
+        find("which").value = "";
         await follow(`Version ${number} is active`);
       }),
   });
@@ -162,9 +172,10 @@ async function inspect() {
   back.textContent = back.disabled ? "Roll back" : `Roll back to version ${listed.rollback_to}`;
 }
 
-async function showWeights(number) {
-  const { weights } = await api.version(page.profile, number);
-  weightsChart(find("weights"), weights, `Version ${number}`);
+async function showWeights(which) {
+  const live = which === "candidate";
+  const { weights } = live ? await api.candidate(page.profile) : await api.version(page.profile, which);
+  weightsChart(find("weights"), weights, live ? "Live candidate" : `Version ${which}`);
 }
 
 // ---- Wiring
@@ -193,6 +204,7 @@ find("clear").addEventListener("click", () => sketch.clear());
 find("rollback").addEventListener("click", () =>
   act(async () => {
     const { version } = await api.rollback(page.profile);
+    find("which").value = "";
     await follow(`Rolled back to version ${version}`);
   }),
 );
