@@ -331,10 +331,19 @@ def test_a_click_whose_answer_is_lost_counts_once(digit, visit, service, profile
     visit.expected("ERR_FAILED")
 
 
+COUNT_GLIDES = """() => {
+  const animate = Element.prototype.animate;
+  Element.prototype.animate = function (...given) {
+    window.glides = (window.glides ?? 0) + 1;
+    return animate.apply(this, given);
+  };
+}"""
+
+
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])
 def test_cards_glide_only_for_those_who_like_it(visit, service, profile, motion):
     page = visit(f"{service}/?item=7&profile={profile}", reduced_motion=motion)
-    page.evaluate("Element.prototype.animate = ((animate) => function (...a) { window.glides = (window.glides ?? 0) + 1; return animate.apply(this, a) })(Element.prototype.animate)")
+    page.evaluate(COUNT_GLIDES)
     choose(page, "learned", ranked(page)[12])
     assert (page.evaluate("window.glides ?? 0") > 0) == (motion == "no-preference")
 
@@ -376,6 +385,42 @@ def check_bars(page, weights):
     np.testing.assert_allclose(np.array(heights) / max(heights), np.array(weights) / max(weights), atol=1e-4)
     cells = page.locator("#weights td:nth-child(2)").evaluate_all("cells => cells.map(cell => Number(cell.textContent))")
     np.testing.assert_allclose(cells, weights, atol=6e-4)
+
+
+def test_quality_over_time_is_drawn_as_measured(visit, service, profile):
+    labels = digits().labels
+    rng = np.random.default_rng(0)
+    for page in range(90):
+        item = int(rng.integers(10_000))
+        results = call("POST", f"{service}/search", {"item": item, "profile": profile})["results"]
+        liked = [result["id"] for result in results if labels[result["id"]] == labels[item]]
+        shown = [{"id": result["id"], "explored": result["explored"]} for result in results]
+        note = {"key": f"{profile}-{page}", "profile": profile, "query": {"item": item}}
+        call("POST", f"{service}/feedback", note | {"shown": shown, "clicked": liked[:2]})
+    while call("GET", f"{service}/profiles/{profile}/candidate")["n_learned"] < 90:
+        pass
+    measured = call("GET", f"{service}/profiles/{profile}/quality")
+    assert len(measured) >= 2
+    page = visit(f"{service}/?item=7&profile={profile}")
+    words = f"After {measured[-1]['n_pages']} pages: active {measured[-1]['active']:.3f}"
+    picture = page.get_by_role("img", name=re.compile(words))
+    expect(picture).to_be_visible()
+    heights = {}
+    for line in ("active", "candidate", "hamming"):
+        points = picture.locator(f"polyline.{line}").get_attribute("points").split()
+        heights[line] = [float(point.partition(",")[2]) for point in points]
+    drawn = np.array([heights[line] for line in ("active", "candidate", "hamming")]).ravel()
+    values = np.array([[row[line] for row in measured] for line in ("active", "candidate", "hamming")]).ravel()
+    # One straight line maps every value to its height, upside down.
+    slope, start = np.polyfit(values, drawn, 1)
+    assert slope < 0
+    np.testing.assert_allclose(start + slope * values, drawn, atol=0.01)
+    rows = page.locator("#quality tbody tr")
+    assert rows.count() == len(measured)
+    expect(rows.last).to_contain_text(f"{measured[-1]['hamming']:.3f}")
+    # Activations by the gate are versions.
+    made = call("GET", f"{service}/profiles/{profile}/versions")["versions"]
+    assert page.locator("#versions tbody tr").count() == len(made)
 
 
 # Eyes, hands and screens of every kind
