@@ -40,14 +40,6 @@ def add_parser(commands: Any) -> None:
     serve.set_defaults(run=_serve)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the command; returns the exit status."""
-    try:
-        return int(arguments.run(arguments))
-    except (ValueError, OSError, ModuleNotFoundError) as error:
-        raise SystemExit(f"bitrank serve: {error}") from None
-
-
 def _serve(arguments: argparse.Namespace) -> int:
     try:
         from bitrank.service import process, ranking, sources

@@ -96,6 +96,10 @@ def _facts(service: Service) -> Iterator[Gauge]:
     yield "clicks_logged", "Pages of clicks in the log", ["profile"], [([name], n) for name, n in profiles.items()]
     versions = [([name], float(service.active(name).number)) for name in profiles]
     yield "active_version", "Number of the active version", ["profile"], versions
+    alarms = [([name], float(service.learning.alarms.get(name, False))) for name in profiles]
+    yield "drift_alarm", "1 where the active version ranks recent clicks worse than Hamming", ["profile"], alarms
+    behind = [([name], service.learning.behind(name, n)) for name, n in profiles.items()]
+    yield "clicks_to_learn", "Pages of clicks that are logged and not yet learned from", ["profile"], behind
 
 
 async def _invalid(_: Request, error: Any) -> Response:

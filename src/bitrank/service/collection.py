@@ -20,6 +20,8 @@ from bitrank.service.store import Item, Store
 
 Ids = npt.NDArray[np.int64]
 
+N_SAMPLE = 10_000
+
 
 class UnknownItemError(ValueError):
     """An id that is not in the collection."""
@@ -33,6 +35,13 @@ class Query(NamedTuple):
     item: int | None = None
 
 
+class Sample(NamedTuple):
+    """Items drawn at random, for exploration and for learning."""
+
+    ids: Ids
+    codes: Codes
+
+
 class Collection:
     """Items and their codes, found by weighted Hamming distance."""
 
@@ -41,9 +50,10 @@ class Collection:
         self._source, self._store = source, store
         self._ids: Ids = self.index.ids
         self._added: dict[int, About] = {}
-        self._applied = 0
+        self._applied, self._stale = 0, False
         self._refreshing = threading.Lock()
         self.refresh()
+        self.sample = self._draw()
 
     @property
     def n_bits(self) -> int:
@@ -164,7 +174,14 @@ class Collection:
             last, changed = self._store.items_changed(self._applied)
             if changed:
                 self._apply(changed)
+                self._stale = True
             self._applied = last
+
+    def refresh_sample(self) -> None:
+        """Draw the sample anew, if items changed since it was drawn."""
+        with self._refreshing:
+            if self._stale:
+                self.sample = self._draw()
 
     def _apply(self, changed: list[Item]) -> None:
         ids = np.array([item.id for item in changed], np.int64)
@@ -188,6 +205,13 @@ class Collection:
             self.index.remove(ids[removed])
         self._ids = np.union1d(np.setdiff1d(self._ids, ids[removed], assume_unique=True), ids[new])
         self._added = added
+
+    def _draw(self) -> Sample:
+        self._stale = False
+        ids = self._ids
+        if len(ids) > N_SAMPLE:
+            ids = np.sort(np.random.default_rng(0).choice(ids, N_SAMPLE, replace=False, shuffle=False))
+        return Sample(ids, self.index.codes(ids))
 
     def _shown(self, item: int, about: About) -> About:
         if about.image is None or _is_url(about.image):

@@ -119,4 +119,5 @@ def confined(folder: Path, name: str) -> Path:
 
 
 def _gray(image: Image.Image | npt.NDArray[np.uint8]) -> Vector:
-    return np.divide(np.asarray(image), np.float32(255), dtype=np.float32)
+    values: Vector = np.divide(np.asarray(image), np.float32(255), dtype=np.float32)
+    return values

@@ -233,6 +233,7 @@ def profile_routes(service: Service) -> APIRouter:
 
     def activated(name: str) -> schemas.Active:
         service.refresh_active()
+        service.wake()
         return schemas.Active(profile=name, version=service.active(name).number)
 
     @routes.get("/profiles")

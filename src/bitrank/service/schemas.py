@@ -255,8 +255,10 @@ class Quality(BaseModel):
     active: float | None
     candidate: float | None
     hamming: float | None
-    decision: str
-    alarm: bool
+    decision: str = Field(description="activate or keep")
+    reason: str
+    n_held_out: int = Field(description="held-out pages that had something to say")
+    alarm: bool = Field(description="the active version is behind Hamming")
 
 
 class Problem(BaseModel):

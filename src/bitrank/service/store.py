@@ -230,6 +230,10 @@ class Store:
         with self._engine.connect() as connection:
             return _activations(connection, profile)
 
+    def last_choice(self, profile: str) -> Activation:
+        """The last activation that was not the gate's: learning begins after it."""
+        return [entry for entry in self.activations_of(profile) if entry.reason != "gate"][-1]
+
     def activate(self, profile: str, number: int) -> None:
         """Make a version of a profile the active one."""
         with self._write() as connection:
@@ -282,6 +286,17 @@ class Store:
                 return number
         except sa.exc.IntegrityError:
             return None
+
+    def decisions(self, profile: str, after: int) -> tuple[int, int]:
+        """How often the gate decided since a page, and the last page that it decided at."""
+        query = sa.select(sa.func.count(), sa.func.max(quality.c.n_clicks)).where(quality.c.profile == profile)
+        with self._engine.connect() as connection:
+            n, last = connection.execute(query.where(quality.c.n_clicks > after)).one()
+        return int(n), max(after, int(last or 0))
+
+    def last_alarm(self, profile: str) -> bool:
+        """Whether the newest finding of the gate is an alarm."""
+        return any(found["alarm"] for found in self.quality_of(profile, 1))
 
     def quality_of(self, profile: str, limit: int) -> list[dict[str, Any]]:
         """The newest findings of the gate, oldest first."""
