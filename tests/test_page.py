@@ -1,6 +1,5 @@
 """The page, driven in headless Chromium over the real service: what people see, with and without eyes or a mouse."""
 
-import contextlib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
+from serving import Command
 
 from bitrank import Index
 from bitrank.codes import hamming, pack
@@ -33,19 +33,6 @@ LISTEN = "window.violations = []; addEventListener('securitypolicyviolation', (e
 MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script><b>bold</b>'
 
 
-@contextlib.contextmanager
-def serving(folder, *arguments):
-    """The address of a `bitrank serve` on a free port, with its data in a folder."""
-    command = [sys.executable, "-c", "import sys; from bitrank.cli import main; sys.exit(main())", "serve"]
-    command += ["--port", "0", "--data", str(folder), *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            lines = iter(process.stdout.readline, "")
-            yield next(found[0] for line in lines if (found := re.search(r"http://[\d.]+:\d+", line)))
-        finally:
-            process.terminate()
-
-
 def call(method, url, body=None):
     """One request to the API, as any client makes it."""
     data = None if body is None else json.dumps(body).encode()
@@ -56,8 +43,8 @@ def call(method, url, body=None):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("digits")) as url:
-        yield url
+    with Command("--data", tmp_path_factory.mktemp("digits"), "--rate", 0) as running:
+        yield running.address
 
 
 @pytest.fixture(scope="module")
@@ -196,8 +183,8 @@ def test_titles_stand_where_there_are_no_pictures(visit, tmp_path):
     titles = [None if i == 5 else f"Title {i}, " + "long enough to need more than one line " * 3 for i in range(200)]
     pq.write_table(pa.table({"id": range(200), "title": titles}), tmp_path / "items.parquet")
     given = ["--index", tmp_path / "codes.index", "--items", tmp_path / "items.parquet"]
-    with serving(tmp_path / "data", *given) as url:
-        page = visit(f"{url}/?item=0", viewport={"width": 360, "height": 740})
+    with Command("--data", tmp_path / "data", *given) as running:
+        page = visit(f"{running.address}/?item=0", viewport={"width": 360, "height": 740})
         shown = ids(page, "hamming")
         expected = [titles[i] or f"Item {i}" for i in shown]
         assert [" ".join(text.split()) for text in page.locator("#hamming .words").all_inner_texts()] == [
