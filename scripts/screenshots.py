@@ -21,7 +21,13 @@ from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 ADDRESS = re.compile(r"http://[\d.]+:\d+")
-FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update".split()
+FLAGS = [
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 N_PAGES = 300
 ITEM = 5
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
@@ -34,7 +40,9 @@ LOOKS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--output", type=Path, default=PICTURES, help="folder for the pictures (default: docs/pictures)")
+    parser.add_argument(
+        "--output", type=Path, default=PICTURES, help="folder for the pictures (default: docs/pictures)"
+    )
     output = parser.parse_args().output
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data:

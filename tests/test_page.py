@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,7 +29,9 @@ expect = playwright.expect
 FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
 FLAGS = [*FLAGS.split(), "--disable-sync", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
 # What a browser reports as an event, and not in every case in its console.
-LISTEN = "window.violations = []; addEventListener('securitypolicyviolation', (e) => violations.push(e.violatedDirective))"
+LISTEN = (
+    "window.violations = []; addEventListener('securitypolicyviolation', (e) => violations.push(e.violatedDirective))"
+)
 MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script><b>bold</b>'
 
 
@@ -83,7 +85,9 @@ def visit(browser):
         expect(page.locator("#learned li").first).to_be_visible()
         return page
 
-    go.expected = lambda text: [faults.remove(fault) for *_, faults, _ in opened for fault in faults[:] if text in fault]
+    go.expected = lambda text: [
+        faults.remove(fault) for *_, faults, _ in opened for fault in faults[:] if text in fault
+    ]
     yield go
     for context, page, host, faults, hosts in opened:
         assert page.evaluate("violations") == []
@@ -104,7 +108,9 @@ def ids(page, column):
 
 def ranked(page, column="learned"):
     """Ids in order, without the places that explore."""
-    return page.locator(f"#{column} li:not(.explored)").evaluate_all("cards => cards.map(card => Number(card.dataset.id))")
+    return page.locator(f"#{column} li:not(.explored)").evaluate_all(
+        "cards => cards.map(card => Number(card.dataset.id))"
+    )
 
 
 def search_by(page, mode):
@@ -131,7 +137,9 @@ def test_a_search_fills_both_columns(digit, service, profile):
     assert len(ids(digit, "learned")) == 20
     pictures = digit.locator("#hamming img")
     assert pictures.count() == 20
-    assert all(pictures.evaluate_all("pictures => pictures.map(picture => picture.complete && picture.naturalWidth === 28)"))
+    assert all(
+        pictures.evaluate_all("pictures => pictures.map(picture => picture.complete && picture.naturalWidth === 28)")
+    )
 
 
 LAST_TEXT = "spans => spans.map(span => span.lastChild.textContent)"
@@ -155,7 +163,7 @@ def test_ties_are_shown_as_ties(digit):
     assert digit.locator("#hamming li.tied").count() == tied
     expect(digit.locator("#hamming .summary")).to_contain_text(f"{tied} of 20 tied")
     # A band runs through all cards of a tie: those after the first are joined to the one before.
-    joined = sum(label.startswith("=") and label == before for before, label in zip(labels, labels[1:], strict=False))
+    joined = sum(label.startswith("=") and label == before for before, label in pairwise(labels))
     assert digit.locator("#hamming li.joined").count() == joined
 
 
@@ -270,12 +278,15 @@ def test_a_click_moves_the_ranking_and_marks_it(digit, service, profile):
     marks = dict(digit.locator("#learned li:not(.explored)").evaluate_all(MARKS))
     for place, item in enumerate(after):
         moved = before.index(item) - place if item in before else None
-        assert marks[item] == ("new" if moved is None else "" if moved == 0 else f"{'▲' if moved > 0 else '▼'}{abs(moved)}")
+        assert marks[item] == (
+            "new" if moved is None else "" if moved == 0 else f"{'▲' if moved > 0 else '▼'}{abs(moved)}"
+        )
     moved = sum(mark not in ("", "new") for mark in marks.values())
     expect(digit.get_by_role("status")).to_contain_text(f"{moved} item")
 
 
-MARKS = "cards => cards.map(card => [Number(card.dataset.id), card.querySelector('.move [aria-hidden]')?.textContent ?? ''])"
+MARK = "card.querySelector('.move [aria-hidden]')?.textContent ?? ''"
+MARKS = f"cards => cards.map(card => [Number(card.dataset.id), {MARK}])"
 
 
 def n_clicks(service, profile):
@@ -370,7 +381,9 @@ def check_bars(page, weights):
     expect(picture).to_be_visible()
     heights = picture.locator("rect").evaluate_all("bars => bars.map(bar => bar.height.baseVal.value)")
     np.testing.assert_allclose(np.array(heights) / max(heights), np.array(weights) / max(weights), atol=1e-4)
-    cells = page.locator("#weights td:nth-child(2)").evaluate_all("cells => cells.map(cell => Number(cell.textContent))")
+    cells = page.locator("#weights td:nth-child(2)").evaluate_all(
+        "cells => cells.map(cell => Number(cell.textContent))"
+    )
     np.testing.assert_allclose(cells, weights, atol=6e-4)
 
 
@@ -478,7 +491,9 @@ def test_roles_and_names_for_screen_readers(digit):
     assert all(node["name"] for node in nodes if node.get("focusable") and node["role"] != "RootWebArea")
     headings = [(node["level"], node["name"]) for node in by_role["heading"]]
     assert headings[0] == (1, "Search that learns from clicks")
-    assert {"Hamming", "Learned", "Weight of each bit", "Held-out quality", "Versions"} <= {name for _, name in headings}
+    assert {"Hamming", "Learned", "Weight of each bit", "Held-out quality", "Versions"} <= {
+        name for _, name in headings
+    }
     assert {"Hamming", "Learned"} <= set(names["region"])
     assert by_role["status"][0]["live"] == "polite"
     cards = [name for name in names["button"] if name.startswith("More like digit")]
@@ -492,12 +507,15 @@ def test_roles_and_names_for_screen_readers(digit):
     }
 
 
-CONTRAST = """(selectors) => selectors.flatMap((selector) => [...document.querySelectorAll(selector)].slice(0, 3).map((element) => {
-  let behind = element;
-  while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
-  const style = getComputedStyle(element);
-  return [selector, style.fill && element instanceof SVGElement ? style.fill : style.color, getComputedStyle(behind).backgroundColor];
-}))"""
+CONTRAST = """(selectors) => {
+  const ground = (element) => {
+    const { backgroundColor } = getComputedStyle(element);
+    return backgroundColor === "rgba(0, 0, 0, 0)" ? ground(element.parentElement) : backgroundColor;
+  };
+  const ink = (element) => getComputedStyle(element)[element instanceof SVGElement ? "fill" : "color"];
+  const some = (selector) => [...document.querySelectorAll(selector)].slice(0, 3);
+  return selectors.flatMap((selector) => some(selector).map((element) => [selector, ink(element), ground(element)]));
+}"""
 TEXTS = ["body", ".quiet", ".summary", "button", "button.primary", ".rank", ".distance", ".move.up", ".move.down", "a"]
 TEXTS += [".like", ".chart text", "th", "td", "select", "input", "label", "summary", ".legend li", ".modes span"]
 
@@ -526,9 +544,7 @@ def liked(page):
 
 
 def test_a_phone_scrolls_down_only(visit, service, profile):
-    page = visit(
-        f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True
-    )
+    page = visit(f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True)
     choose(page, "learned", ranked(page)[4])
     for details in page.locator("details").all():
         details.locator("summary").click()
