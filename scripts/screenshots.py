@@ -28,7 +28,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
 ]
-N_PAGES = 300
+N_PAGES = 400
 ITEM = 5
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 LOOKS = {
@@ -62,9 +62,9 @@ def teach(url: str) -> None:
     for page in range(N_PAGES):
         item = rng.randrange(10_000)
         label = call(f"{url}/items/{item}")["payload"]["label"]
-        found = call(f"{url}/search", {"item": item})
+        found = call(f"{url}/search", {"item": item, "explore": 8})
         wanted = [result["id"] for result in found["results"] if result["payload"]["label"] == label]
-        clicked = [wanted[min(int(rng.expovariate(0.4)), len(wanted) - 1)]] if wanted else []
+        clicked = [item for item in wanted if rng.random() < 0.5]
         shown = [{"id": result["id"], "explored": result["explored"]} for result in found["results"]]
         note = {"key": f"page-{page}", "version": found["version"], "query": {"item": item}}
         call(f"{url}/feedback", note | {"shown": shown, "clicked": clicked})

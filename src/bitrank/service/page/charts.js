@@ -53,20 +53,21 @@ const LINES = [
   ["hamming", "Hamming"],
 ];
 
-export function qualityChart(figure, points) {
+// A replay on too few pages has no figures, but a reason.
+export function qualityChart(figure, replays) {
+  const points = replays.filter((replay) => replay.active !== null);
   if (!points.length) {
-    figure.replaceChildren(make("figcaption", { class: "quiet" }, "Nothing replayed yet: the gate compares rankings once clicks have come in."));
+    const reason = replays.length ? `so far ${replays.at(-1).reason}` : "the gate replays held-out pages once clicks have come in";
+    figure.replaceChildren(make("figcaption", { class: "quiet" }, `Nothing measured yet: ${reason}.`));
     return;
   }
   const height = 196;
   const [left, right, top, floor] = [54, WIDTH - 10, 10, height - 30];
-  const values = points.flatMap((point) => LINES.map(([key]) => point[key])).filter((value) => value !== null && value !== undefined);
-  const [low, high] = span(values);
-  const pages = points.map((point) => point.n_pages);
-  const [first, last] = [pages[0], pages.at(-1)];
+  const [low, high] = span(points.flatMap((point) => LINES.map(([key]) => point[key])));
+  const [first, last] = [points[0].n_pages, points.at(-1).n_pages];
   const x = (page) => (last > first ? left + ((page - first) / (last - first)) * (right - left) : (left + right) / 2);
   const y = (value) => floor - ((value - low) / (high - low)) * (floor - top);
-  const words = describeQuality(points);
+  const words = describeQuality(points.at(-1));
   figure.replaceChildren(
     draw(
       "svg",
@@ -75,7 +76,7 @@ export function qualityChart(figure, points) {
         draw("line", { x1: left, x2: right, y1: y(value), y2: y(value), class: "grid-line" }),
         draw("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(2)),
       ]),
-      draw("text", { x: left, y: height - 6 }, `${first}`),
+      draw("text", { x: left, y: height - 6 }, last > first ? String(first) : ""),
       draw("text", { x: right, y: height - 6, "text-anchor": "end" }, plural(last, "page")),
       ...LINES.toReversed().flatMap(([key]) => line(points, key, x, y)),
     ),
@@ -84,16 +85,15 @@ export function qualityChart(figure, points) {
     table(
       "Numbers",
       ["pages", "active", "candidate", "Hamming", "decision", "reason", "alarm"],
-      points.map((point) => [point.n_pages, ...LINES.map(([key]) => number(point[key])), point.decision, point.reason, point.alarm ? "yes" : "no"]),
+      replays.map((replay) => [replay.n_pages, ...LINES.map(([key]) => number(replay[key])), replay.decision, replay.reason, replay.alarm ? "yes" : "no"]),
     ),
   );
 }
 
 function line(points, key, x, y) {
-  const known = points.filter((point) => point[key] !== null && point[key] !== undefined);
-  const path = known.map((point) => `${x(point.n_pages)},${y(point[key])}`).join(" ");
-  const dots = known.length > 40 ? [] : known.map((point) => draw("circle", { cx: x(point.n_pages), cy: y(point[key]), r: 2.5, class: `dot ${key}` }));
-  return [draw("polyline", { points: path, class: `line ${key}` }), ...dots];
+  const path = points.map((point) => `${x(point.n_pages)},${y(point[key])}`).join(" ");
+  const dots = points.map((point) => draw("circle", { cx: x(point.n_pages), cy: y(point[key]), r: 2.5, class: `dot ${key}` }));
+  return [draw("polyline", { points: path, class: `line ${key}` }), ...(points.length > 40 ? [] : dots)];
 }
 
 // A little air above and below, and never a span of nothing.
@@ -103,10 +103,12 @@ function span(values) {
   return [low - air, high + air];
 }
 
-function describeQuality(points) {
-  const last = points.at(-1);
-  const alarm = last.alarm ? " Alarm: the active version has fallen behind Hamming on recent clicks." : "";
-  return `After ${plural(last.n_pages, "page")}: active ${number(last.active)}, candidate ${number(last.candidate)}, Hamming ${number(last.hamming)}.${alarm}`;
+function describeQuality(last) {
+  return (
+    `After ${plural(last.n_pages, "page")}: active ${number(last.active)}, candidate ${number(last.candidate)}, ` +
+    `Hamming ${number(last.hamming)}. The share of far items that stand behind a chosen one; 0.5 is chance.` +
+    (last.alarm ? " Alarm: the active version has fallen behind Hamming." : "")
+  );
 }
 
 function table(title, heads, rows) {
