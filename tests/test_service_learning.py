@@ -193,3 +193,16 @@ def test_two_processes_over_one_data_base_agree(collection, tmp_path):
         else:
             raise TimeoutError("the second process does not follow the first")
         assert two.get("/items/9000").json()["title"] == "shared"
+
+
+def test_the_candidate_says_what_it_weighs_and_how_far_it_has_learned(collection, tmp_path):
+    with serving(source(collection), tmp_path, random_state=2) as client:
+        shown = client.get("/profiles/default/candidate").json()
+        assert shown["n_learned"] == 0
+        assert np.ptp(shown["weights"]) == 0
+        User(client, collection[1], seed=2).answer(7)
+        shown = client.get("/profiles/default/candidate").json()
+        assert shown["n_learned"] == 7
+        np.testing.assert_array_equal(np.float32(shown["weights"]), client.service.learning.candidate("default"))
+        assert np.ptp(shown["weights"]) > 0
+        assert client.get("/profiles/nobody/candidate").status_code == 404

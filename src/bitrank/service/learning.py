@@ -44,6 +44,11 @@ class Learning:
         follower = self._followers.get(profile)
         return None if follower is None else follower.learner.weights
 
+    def position(self, profile: str) -> int:
+        """Pages of the log up to which a profile's candidate has learned."""
+        follower = self._followers.get(profile)
+        return 0 if follower is None else follower.position
+
     def behind(self, profile: str, n_clicks: int) -> int:
         """Pages in the log that are not learned yet."""
         follower = self._followers.get(profile)

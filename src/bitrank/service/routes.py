@@ -292,6 +292,14 @@ def profile_routes(service: Service) -> APIRouter:
             raise HTTPException(404, f"profile {name!r} has no version {number}")
         return schemas.VersionWhole(**described(found, active.number), weights=found.weights.tolist())
 
+    @routes.get("/profiles/{name}/candidate")
+    def candidate(name: Name) -> schemas.Candidate:
+        """Show the candidate, which follows a click within a moment; the gate decides whether it becomes a version."""
+        n_learned = service.learning.position(name)  # first: the weights have then learned from as many, or more
+        with refusing():
+            weights = service.weights(name, "candidate")[1]
+        return schemas.Candidate(n_learned=n_learned, weights=weights.tolist())
+
     @routes.post("/profiles/{name}/versions/{number}/activate")
     def activate(name: Name, number: VersionId) -> schemas.Active:
         """Make a version the active one; learning goes on from it, with later clicks."""
