@@ -93,8 +93,8 @@ def test_a_page_explores_and_says_so(collection, tmp_path):
 
 
 def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_undoes_it(collection, tmp_path):
-    with serving(source(collection), tmp_path, random_state=1) as client:
-        user = User(client, collection[1], seed=1)
+    with serving(source(collection), tmp_path, random_state=1, explore=10) as client:
+        user = User(client, collection[1], seed=1, random_share=0.0)
         uniform = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
         user.answer(10)
         moved = client.post("/search", json={"item": 3, "explore": 0, "k": 50, "version": "candidate"}).json()
@@ -150,15 +150,14 @@ def test_clicks_at_random_never_pass(collection, tmp_path):
 
 
 def test_the_alarm_rings_when_the_active_version_is_behind_hamming(collection, tmp_path):
-    with serving(source(collection), tmp_path, random_state=3) as client:
+    with serving(source(collection), tmp_path, random_state=3, explore=10) as client:
         # A version that looks at four bits of 32 is far worse than Hamming; clicks must tell.
         weights = np.where(np.arange(32) < 4, 1.0, 1e-3).tolist()
         number = client.post("/profiles/default/versions", json={"weights": weights}).json()["number"]
         client.post(f"/profiles/default/versions/{number}/activate")
-        user = User(client, collection[1], seed=3)
+        user = User(client, collection[1], seed=3, random_share=0.0)
         while user.n < 1000 and not any(row["alarm"] for row in client.get("/profiles/default/quality").json()):
             user.answer(20)
-        print(client.get("/profiles/default/quality").json())
         rung = next(row for row in client.get("/profiles/default/quality").json() if row["alarm"])
         assert rung["active"] < rung["hamming"]
 

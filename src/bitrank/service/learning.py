@@ -16,8 +16,8 @@ from bitrank.feedback import ClickLearner, Page
 from bitrank.service.collection import Collection
 from bitrank.service.store import Click, Store, Version
 
-MEMORY = 2000  # newest pages of a log that a new learner reads: a few seconds, behind the searches
-AT_ONCE = 20  # pages learned before other profiles have their turn
+MEMORY = 2000  # newest pages of a log that a new learner reads, behind the searches
+AT_ONCE = 4  # pages learned before others have their turn
 
 
 @dataclass
