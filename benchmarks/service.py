@@ -3,8 +3,8 @@
 Prints errors, lost clicks, times of a search and the throughput beside that of the bare `Index` on one core of the same
 machine, and writes results/service.json. Run `python benchmarks/service.py`; `--seconds 5` for a quick look.
 
-The bare figure is taken in the worker's own place: the same index, queries, k and weights, one thread, no HTTP. Where the
-time of a request goes is measured after the load, one part at a time.
+The bare figure is that of the same index on one thread of this process, before and after the load, with the same k and
+weights and no HTTP. Where the time of a request goes is measured after the load, one part at a time.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def make_codes(kind: str, rng: np.random.Generator) -> np.ndarray:
 
 def request(path: str, body: dict) -> bytes:
     content = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
-    return head.encode() + content
+    head = ["content-type: application/json", f"content-length: {len(content)}", "", ""]
+    return "\r\n".join([f"POST {path} HTTP/1.1", "host: localhost", *head]).encode() + content
 
 
 async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> tuple[int, bytes]:
@@ -58,7 +58,7 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
     return int(head[9:12]), await reader.readexactly(length)
 
 
-async def connection(port: int, number: int, end: float, explore: int, log: dict) -> None:
+async def connection(port: int, number: int, end: float, explore: int, name: str, log: dict) -> None:
     rng = np.random.default_rng(number)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     n_clicks = 0
@@ -70,7 +70,7 @@ async def connection(port: int, number: int, end: float, explore: int, log: dict
         log["errors"] += status != 200
         if status == 200 and rng.random() < SHARE_CLICKS / (1 - SHARE_CLICKS):
             page = json.loads(body)
-            key = f"{number}-{n_clicks}"
+            key = f"{name}-{number}-{n_clicks}"
             n_clicks += 1
             shown = [{"id": result["id"], "explored": result["explored"]} for result in page["results"]]
             clicked = [shown[int(rng.integers(len(shown)))]["id"]]
@@ -84,10 +84,10 @@ async def connection(port: int, number: int, end: float, explore: int, log: dict
     writer.close()
 
 
-async def load(port: int, seconds: float, explore: int) -> dict:
+async def load(port: int, seconds: float, explore: int, name: str) -> dict:
     log: dict = {"search": [], "click": [], "errors": 0, "keys": []}
     end = time.perf_counter() + seconds
-    await asyncio.gather(*(connection(port, number, end, explore, log) for number in range(N_CONNECTIONS)))
+    await asyncio.gather(*(connection(port, number, end, explore, name, log) for number in range(N_CONNECTIONS)))
     return log
 
 
@@ -106,8 +106,7 @@ def bare(index: Index, seconds: float) -> float:
 def parts(index: Index, explore: int, folder: Path) -> dict[str, float]:
     """Milliseconds of CPU that the parts of a search take within the service."""
     service = Service(Source("codes", index, NoItems()), f"sqlite:///{folder / 'parts.db'}", Settings())
-    body = {"item": 5, "k": K, "explore": explore}
-    text = json.dumps(body)
+    text, weights = json.dumps({"item": 5, "k": K, "explore": explore}), np.ones(N_BITS, np.float32)
     page = service.find(service.collection.query_of_item(5), K, "default", None, explore)
     steps = {
         "parse and check the request": lambda: Search.model_validate(json.loads(text)),
@@ -115,9 +114,7 @@ def parts(index: Index, explore: int, folder: Path) -> dict[str, float]:
         "find and describe the page": lambda: service.find(
             service.collection.query_of_item(5), K, "default", None, explore
         ),
-        "of this, the index": lambda: index.search(
-            index.codes([5]), K + 1, weights=np.ones(N_BITS, np.float32), threads=1
-        ),
+        "of this, the index": lambda: index.search(index.codes([5]), K + 1, weights=weights, threads=1),
         "write the answer as JSON": lambda: to_json(page),
     }
     out = {}
@@ -137,28 +134,14 @@ def measure(kind: str, explore: int, seconds: float, folder: Path) -> dict:
     index = Index.load(path)
     rate_before = bare(index, 3)
     data = folder / f"{kind}-{explore}"
-    command = [
-        sys.executable,
-        "-m",
-        "bitrank.cli",
-        "serve",
-        "--index",
-        path,
-        "--data",
-        data,
-        "--port",
-        "0",
-        "--rate",
-        "0",
-    ]
-    bitrank = Path(sys.executable).parent / "bitrank"
-    command = [bitrank, "serve", *command[4:]]
-    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+    options = ["--index", str(path), "--data", str(data), "--port", "0", "--rate", "0"]
+    command = [str(Path(sys.executable).parent / "bitrank"), "serve", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         port = int(process.stdout.readline().rpartition(":")[2].strip().strip("/"))
-        asyncio.run(load(port, 2, explore))  # warm
+        asyncio.run(load(port, 2, explore, "warm"))
         used = cpu_seconds(process.pid)
-        log = asyncio.run(load_with_keys(port, seconds, explore))
+        log = asyncio.run(load(port, seconds, explore, "load"))
         used = cpu_seconds(process.pid) - used
     finally:
         process.send_signal(signal.SIGTERM)
@@ -186,14 +169,6 @@ def measure(kind: str, explore: int, seconds: float, folder: Path) -> dict:
         "server_cpu_ms_per_request": round(used / (len(log["search"]) + len(log["click"])) * 1e3, 3),
         "cpu_ms_of_parts": parts(index, explore, folder),
     }
-
-
-async def load_with_keys(port: int, seconds: float, explore: int) -> dict:
-    """The load proper; its keys differ from those of the warming."""
-    log: dict = {"search": [], "click": [], "errors": 0, "keys": []}
-    end = time.perf_counter() + seconds
-    await asyncio.gather(*(connection(port, 1000 + number, end, explore, log) for number in range(N_CONNECTIONS)))
-    return log
 
 
 def cpu_seconds(pid: int) -> float:
