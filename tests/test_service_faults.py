@@ -29,7 +29,7 @@ def index(tmp_path_factory):
 
 
 class Writer(threading.Thread):
-    """Sends clicks and items without a pause, and remembers what was acknowledged; what was not, it sends again."""
+    """Sends clicks and items, and remembers what was acknowledged; what was not, it sends again."""
 
     def __init__(self, address, name, stopping):
         super().__init__(name=name)
@@ -49,6 +49,7 @@ class Writer(threading.Thread):
                 if number % 3 == 0:
                     self.send(client, "/items", {"items": [{"id": item, "code": code, "title": key}]})
                     self.items[item] = code
+                time.sleep(0.01)
 
     def send(self, client, path, body):
         while True:
