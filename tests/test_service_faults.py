@@ -135,8 +135,12 @@ def test_a_worker_killed_while_the_data_base_is_locked_comes_back_when_the_lock_
     with Command("--index", index, "--data", tmp_path) as command:
         holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")
+        workers = {command.worker()}
         os.kill(command.worker(), signal.SIGKILL)
-        time.sleep(3)
+        end = time.monotonic() + 60
+        while len(workers) < 3 and time.monotonic() < end:  # the one killed, one that found it locked, the next
+            time.sleep(0.01)
+            workers |= {command.worker()} - {None}
         holder.execute("ROLLBACK")
         holder.close()
         command.wait_until_healthy()
