@@ -85,13 +85,11 @@ def test_a_page_explores_and_says_so(collection, tmp_path):
                 assert result["distance"] == bits
                 assert not result["explored"] or result["tie"] == result["rank"]
         assert places.sum() == 4 * 40
-        assert (places > 0).all()
-        assert not any(
-            r["explored"] for r in client.post("/search?profile=hamming", json={"item": 1}).json()["results"]
-        )
-        assert all(
-            r["explored"] for r in client.post("/search", json={"item": 1, "k": 3, "explore": 9}).json()["results"]
-        )
+        assert (places[:10].sum(), places[10:].sum()) == (pytest.approx(80, abs=25), pytest.approx(80, abs=25))
+        plain = client.post("/search?profile=hamming", json={"item": 1}).json()["results"]
+        assert not any(result["explored"] for result in plain)
+        far = client.post("/search", json={"item": 1, "k": 3, "explore": 9}).json()["results"]
+        assert [result["explored"] for result in far] == [True] * 3
 
 
 def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_undoes_it(collection, tmp_path):
@@ -160,6 +158,7 @@ def test_the_alarm_rings_when_the_active_version_is_behind_hamming(collection, t
         user = User(client, collection[1], seed=3)
         while user.n < 1000 and not any(row["alarm"] for row in client.get("/profiles/default/quality").json()):
             user.answer(20)
+        print(client.get("/profiles/default/quality").json())
         rung = next(row for row in client.get("/profiles/default/quality").json() if row["alarm"])
         assert rung["active"] < rung["hamming"]
 
