@@ -93,8 +93,8 @@ def test_a_page_explores_and_says_so(collection, tmp_path):
 
 
 def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_undoes_it(collection, tmp_path):
-    with serving(source(collection), tmp_path, random_state=1) as client:
-        user = User(client, collection[1], seed=1)
+    with serving(source(collection), tmp_path, random_state=1, explore=10) as client:
+        user = User(client, collection[1], seed=1, random_share=0.0)
         uniform = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
         user.answer(10)
         moved = client.post("/search", json={"item": 3, "explore": 0, "k": 50, "version": "candidate"}).json()
@@ -103,8 +103,8 @@ def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_und
         same = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
         assert same["results"] == uniform["results"], "ten pages do not pass the gate"
 
-        while versions(client)["active"] == 1 and user.n < 1000:
-            user.answer(20)
+        while versions(client)["active"] == 1 and user.n < 800:
+            user.answer(50)
         listed = versions(client)
         assert listed["active"] >= 2
         entry = listed["activations"][-1]
@@ -141,7 +141,7 @@ def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_und
 def test_clicks_at_random_never_pass(collection, tmp_path):
     with serving(source(collection), tmp_path, random_state=2) as client:
         user = User(client, collection[1], seed=2, random_share=1.0)
-        user.answer(400)
+        user.answer(300)
         listed = versions(client)
         assert listed["active"] == 1
         quality = client.get("/profiles/default/quality").json()
@@ -150,15 +150,14 @@ def test_clicks_at_random_never_pass(collection, tmp_path):
 
 
 def test_the_alarm_rings_when_the_active_version_is_behind_hamming(collection, tmp_path):
-    with serving(source(collection), tmp_path, random_state=3) as client:
-        # A version that looks at four bits of 32 is far worse than Hamming; clicks must tell.
-        weights = np.where(np.arange(32) < 4, 1.0, 1e-3).tolist()
+    with serving(source(collection), tmp_path, random_state=3, explore=10) as client:
+        # A version that looks at one bit of 32 is far worse than Hamming; clicks must tell.
+        weights = np.where(np.arange(32) == 0, 1.0, 0.0).tolist()
         number = client.post("/profiles/default/versions", json={"weights": weights}).json()["number"]
         client.post(f"/profiles/default/versions/{number}/activate")
-        user = User(client, collection[1], seed=3)
-        while user.n < 1000 and not any(row["alarm"] for row in client.get("/profiles/default/quality").json()):
-            user.answer(20)
-        print(client.get("/profiles/default/quality").json())
+        user = User(client, collection[1], seed=3, random_share=0.0)
+        while user.n < 800 and not any(row["alarm"] for row in client.get("/profiles/default/quality").json()):
+            user.answer(50)
         rung = next(row for row in client.get("/profiles/default/quality").json() if row["alarm"])
         assert rung["active"] < rung["hamming"]
 

@@ -10,17 +10,16 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank.service.app import create_app
 from bitrank.service.ranking import Service
 
-SHORT_S = 2.0  # a worker that dies sooner than this after its start
-MAX_SHORT = 5  # so many times in a row is not worth another start
+MAX_FAILED = 5  # workers in a row that die before they serve: another start is not worth it
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -48,38 +47,41 @@ def serve(bound: socket.socket, make: Callable[[], Service], ready: Callable[[Se
     ready : callable
         Called in the first worker when the service is made.
     """
-    n_short, first = 0, True
-    while True:
-        start = time.monotonic()
-        status = _run_worker(bound, make, ready if first else lambda _: None)
-        first = False
+    n_failed, served_once = 0, False
+    while n_failed < MAX_FAILED:
+        status, served = _run_worker(bound, make, (lambda _: None) if served_once else ready)
         if status >= 0:
             return status
-        n_short = n_short + 1 if time.monotonic() - start < SHORT_S else 0
+        served_once |= served
+        n_failed = 0 if served else n_failed + 1
         name = signal.Signals(-status).name
-        if n_short >= MAX_SHORT:
-            print(f"bitrank serve: the worker died of {name} {n_short} times in a row: giving up", file=sys.stderr)
-            return 1
         print(f"bitrank serve: the worker died of {name}, starting it again", file=sys.stderr, flush=True)
+    print(f"bitrank serve: {n_failed} workers in a row died before they served: giving up", file=sys.stderr)
+    return 1
 
 
-def _run_worker(bound: socket.socket, make: Callable[[], Service], ready: Callable[[Service], None]) -> int:
-    """Fork a worker and wait for it; returns its exit status, or minus the signal that killed it."""
-    watched, held = os.pipe()
+def _run_worker(
+    bound: socket.socket, make: Callable[[], Service], ready: Callable[[Service], None]
+) -> tuple[int, bool]:
+    """Fork a worker and wait for it; returns its exit status, or minus the signal, and whether it ever served."""
+    watched, held = os.pipe()  # ends with the parent
+    told, telling = os.pipe()  # a byte when the worker serves
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # none may come between the fork and the handlers
     worker = os.fork()
     if worker == 0:
         os.close(held)
+        os.close(told)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         status = 1
         try:
-            status = _work(bound, watched, make, ready)
+            status = _work(bound, watched, telling, make, ready)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
     os.close(watched)
+    os.close(telling)
     stopping = False
 
     def stop(*_: Any) -> None:
@@ -95,18 +97,21 @@ def _run_worker(bound: socket.socket, make: Callable[[], Service], ready: Callab
         for number, handler in before.items():
             signal.signal(number, handler)
         os.close(held)
-    status = os.waitstatus_to_exitcode(wait_status)
-    return 0 if stopping else status
+    with os.fdopen(told, "rb") as said:
+        served = bool(said.read(1))
+    return 0 if stopping else os.waitstatus_to_exitcode(wait_status), served
 
 
-def _work(bound: socket.socket, watched: int, make: Callable[[], Service], ready: Callable[[Service], None]) -> int:
+def _work(
+    bound: socket.socket, watched: int, telling: int, make: Callable[[], Service], ready: Callable[[Service], None]
+) -> int:
     def follow_parent() -> None:
         os.read(watched, 1)  # ends when the parent does
         os.kill(os.getpid(), signal.SIGTERM)
 
     try:
         service = make()
-    except (ValueError, OSError, ModuleNotFoundError) as error:
+    except (ValueError, OSError, ModuleNotFoundError, SQLAlchemyError) as error:
         print(f"bitrank serve: {error}", file=sys.stderr)
         return 1
     config = uvicorn.Config(
@@ -119,5 +124,6 @@ def _work(bound: socket.socket, watched: int, make: Callable[[], Service], ready
     )
     threading.Thread(target=follow_parent, name="bitrank-parent", daemon=True).start()
     ready(service)
+    os.write(telling, b"1")
     uvicorn.Server(config).run(sockets=[bound])
     return 0

@@ -121,4 +121,18 @@ def connect(url: str) -> tuple[sa.Engine, AbstractContextManager[Any]]:
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
-    return engine, threading.Lock()
+    return engine, _Turns()
+
+
+class _Turns:
+    """A lock that is waited for as long as the data base itself: behind one that is stuck, nobody queues for ever."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=2 * LOCK_TIMEOUT_S):
+            raise sa.exc.TimeoutError("the data base is locked, and others wait for it already")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
