@@ -205,3 +205,19 @@ def test_the_candidate_says_what_it_weighs_and_how_far_it_has_learned(collection
         np.testing.assert_array_equal(np.float32(shown["weights"]), client.service.learning.candidate("default"))
         assert np.ptp(shown["weights"]) > 0
         assert client.get("/profiles/nobody/candidate").status_code == 404
+
+
+def test_a_search_leans_towards_what_was_chosen_and_no_other_does(collection, tmp_path):
+    with serving(source(collection), tmp_path, random_state=3) as client:
+        ask = {"item": 3, "explore": 0, "k": 20}
+        plain = client.post("/search", json=ask).json()["results"]
+        before = [result["id"] for result in plain]
+        chosen = before[12]
+        after = [r["id"] for r in client.post("/search", json=ask | {"chosen": [chosen, 10**9]}).json()["results"]]
+        assert after != before
+        assert after.index(chosen) < 12
+        assert client.post("/search", json=ask).json()["results"] == plain
+        assert client.post("/search", json=ask | {"chosen": [3]}).json()["results"] == plain  # the query itself
+        refused = client.post("/search?profile=hamming", json=ask | {"chosen": [chosen]})
+        assert (refused.status_code, "hamming" in refused.json()["detail"]) == (422, True)
+        assert client.post("/search", json=ask | {"chosen": list(range(21))}).status_code == 422
