@@ -30,6 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gate": {"codes", "metrics"},
     "ranking_svm": {"codes", "quadruplets", "solvers", "gate"},
     "online": {"codes", "_kernel", "quadruplets", "solvers", "gate", "ranking_svm"},
+    "service": {"codes", "segments", "index", "hashing", "datasets", "features", "feedback"},
+    "serve_cli": {"service"},
     "query_adaptive": {"codes", "gate", "progress", "quadruplets"},
     "feedback": {"codes", "gate", "online"},
     "array_files": {"codes", "index"},
