@@ -191,8 +191,11 @@ def test_titles_stand_where_there_are_no_pictures(visit, tmp_path):
     titles = [None if i == 5 else f"Title {i}, " + "long enough to need more than one line " * 3 for i in range(200)]
     pq.write_table(pa.table({"id": range(200), "title": titles}), tmp_path / "items.parquet")
     given = ["--index", tmp_path / "codes.index", "--items", tmp_path / "items.parquet"]
-    with Command("--data", tmp_path / "data", *given) as running:
-        page = visit(f"{running.address}/?item=0", viewport={"width": 360, "height": 740})
+    token = "a token for this test"
+    with Command("--data", tmp_path / "data", *given, environment={"BITRANK_TOKEN": token}) as running:
+        # Where there is a token, the browser asks for it, and brings it from then on.
+        known = {"username": "anybody", "password": token}
+        page = visit(f"{running.address}/?item=0", viewport={"width": 360, "height": 740}, http_credentials=known)
         shown = ids(page, "hamming")
         expected = [titles[i] or f"Item {i}" for i in shown]
         assert [" ".join(text.split()) for text in page.locator("#hamming .words").all_inner_texts()] == [
@@ -422,6 +425,22 @@ def test_quality_over_time_is_drawn_as_measured(visit, service, profile):
     # Activations by the gate are versions.
     made = call("GET", f"{service}/profiles/{profile}/versions")["versions"]
     assert page.locator("#versions tbody tr").count() == len(made)
+
+
+def test_every_profile_has_its_own(digit, service, profile):
+    weights = np.random.default_rng(1).lognormal(0, 1, 64).tolist()
+    other = f"{profile}-other"
+    call("PUT", f"{service}/profiles/{other}", {"weights": weights})
+    digit.reload()
+    expect(digit.locator("#learned li").first).to_be_visible()
+    uniform = ranked(digit)
+    digit.get_by_label("Profile").select_option(other)
+    expect(digit.locator("#weights figcaption")).to_contain_text("Heaviest")
+    check_bars(digit, weights)
+    assert ranked(digit) != uniform
+    choose(digit, "learned", ranked(digit)[7])
+    assert (n_clicks(service, profile), n_clicks(service, other)) == (0, 1)
+    expect(digit).to_have_url(re.compile(f"profile={other}"))
 
 
 # Eyes, hands and screens of every kind
