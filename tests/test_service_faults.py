@@ -131,6 +131,25 @@ def test_a_lost_parent_takes_its_worker_along(index, tmp_path):
     assert not os.path.exists(f"/proc/{worker}")
 
 
+def test_a_worker_killed_while_the_data_base_is_locked_comes_back_when_the_lock_is_gone(index, tmp_path):
+    with Command("--index", index, "--data", tmp_path) as command:
+        holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        workers = {command.worker()}
+        os.kill(command.worker(), signal.SIGKILL)
+        end = time.monotonic() + 60
+        while len(workers) < 3 and time.monotonic() < end:  # the one killed, one that found it locked, the next
+            time.sleep(0.01)
+            workers |= {command.worker()} - {None}
+        holder.execute("ROLLBACK")
+        holder.close()
+        command.wait_until_healthy()
+        status, errors = command.stop()
+    assert status == 0
+    assert "database is locked" in errors
+    assert "ended with status 1, starting it again" in errors
+
+
 def click(client, key):
     body = {"key": key, "query": {"item": 1}, "shown": [{"id": 2}, {"id": 3}], "clicked": [3]}
     return client.post("/feedback", json=body)

@@ -10,6 +10,8 @@ import signal
 import socket
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from bitrank.service.app import create_app
 from bitrank.service.ranking import Service
 
-MAX_FAILED = 5  # workers in a row that die before they serve: another start is not worth it
+MAX_FAILED = 5  # so many first workers that die before they serve are enough
+MAX_PAUSE_S = 30.0  # between two starts of a worker that served and now cannot
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -48,16 +51,19 @@ def serve(bound: socket.socket, make: Callable[[], Service], ready: Callable[[Se
         Called in the first worker when the service is made.
     """
     n_failed, served_once = 0, False
-    while n_failed < MAX_FAILED:
+    while True:
         status, served = _run_worker(bound, make, (lambda _: None) if served_once else ready)
-        if status >= 0:
-            return status
         served_once |= served
         n_failed = 0 if served else n_failed + 1
-        name = signal.Signals(-status).name
-        print(f"bitrank serve: the worker died of {name}, starting it again", file=sys.stderr, flush=True)
-    print(f"bitrank serve: {n_failed} workers in a row died before they served: giving up", file=sys.stderr)
-    return 1
+        # What never served is set up wrongly; what did, serves again once the disk has room or the lock is gone.
+        if status == 0 or (not served_once and (status > 0 or n_failed == MAX_FAILED)):
+            return abs(status)
+        end = f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        print(f"bitrank serve: the worker {end}, starting it again", file=sys.stderr, flush=True)
+        try:
+            time.sleep(min(n_failed, MAX_PAUSE_S))
+        except KeyboardInterrupt:
+            return 0
 
 
 def _run_worker(
@@ -76,6 +82,8 @@ def _run_worker(
         status = 1
         try:
             status = _work(bound, watched, telling, make, ready)
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -123,7 +131,7 @@ def _work(
         timeout_graceful_shutdown=5,
     )
     threading.Thread(target=follow_parent, name="bitrank-parent", daemon=True).start()
-    ready(service)
     os.write(telling, b"1")
+    ready(service)
     uvicorn.Server(config).run(sockets=[bound])
     return 0
