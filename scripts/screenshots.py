@@ -28,7 +28,6 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
 ]
-N_PAGES = 400
 ITEM = 5
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 LOOKS = {
@@ -43,23 +42,25 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=PICTURES, help="folder for the pictures (default: docs/pictures)"
     )
-    output = parser.parse_args().output
+    parser.add_argument("--pages", type=int, default=400, help="pages to answer first (default: %(default)s)")
+    arguments = parser.parse_args()
+    output = arguments.output
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data:
         command = [sys.executable, "-c", "from bitrank.cli import main; main()", "serve", "--port", "0", "--data", data]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
             try:
                 url = next(found[0] for line in iter(service.stdout.readline, "") if (found := ADDRESS.search(line)))
-                teach(url)
+                teach(url, arguments.pages)
                 photograph(url, output)
             finally:
                 service.terminate()
 
 
-def teach(url: str) -> None:
+def teach(url: str, n_pages: int) -> None:
     """Answer pages as somebody does who wants the same digit as the query's."""
     rng = random.Random(0)
-    for page in range(N_PAGES):
+    for page in range(n_pages):
         item = rng.randrange(10_000)
         label = call(f"{url}/items/{item}")["payload"]["label"]
         found = call(f"{url}/search", {"item": item, "explore": 8})

@@ -9,9 +9,9 @@ from bitrank.feedback import lean
 
 
 def loss(weights, query, passed, chosen):
-    """How far chosen items are from being one nearer than every one passed over, counted pair by pair."""
-    near, far = (distances(query, codes, weights)[0] for codes in (chosen, passed))
-    return sum(max(0.0, 1.0 - (f - n)) for f in far for n in near)
+    """How far chosen items are from being one nearer than every one passed over: squares, added up pair by pair."""
+    near, far = (distances(query, codes, weights)[0].astype(float) for codes in (chosen, passed))
+    return sum(max(0.0, 1.0 - (f - n)) ** 2 for f in far for n in near)
 
 
 @settings(max_examples=60, deadline=None)

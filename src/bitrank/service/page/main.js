@@ -18,8 +18,9 @@ function say(text) {
 }
 
 function complain(error) {
-  if (!(error instanceof api.ServiceError)) throw error;
-  find("error").textContent = error.message;
+  const known = error instanceof api.ServiceError;
+  if (!known) console.error(error);
+  find("error").textContent = known ? error.message : "Something went wrong in this page; its console says what.";
   find("error").hidden = false;
 }
 
@@ -199,7 +200,7 @@ find("random").addEventListener("click", () =>
   act(async () => {
     const offset = Math.floor(Math.random() * page.collection.n_items);
     const [item] = (await api.items(offset, 1)).items;
-    searchBy({ item: item.id });
+    if (item) searchBy({ item: item.id });
   }),
 );
 find("clear").addEventListener("click", () => sketch.clear());
@@ -213,6 +214,9 @@ find("rollback").addEventListener("click", () =>
 find("which").addEventListener("change", () => act(() => follow(find("which").selectedOptions[0].textContent)));
 find("profile").addEventListener("change", (event) => {
   page.profile = event.target.value;
+  const parts = new URLSearchParams(location.search);
+  parts.set("profile", page.profile);
+  history.replaceState(null, "", `?${parts}`);
   act(async () => {
     if (page.ask) await search(page.ask);
     await inspect();
@@ -221,12 +225,14 @@ find("profile").addEventListener("change", (event) => {
 window.addEventListener("popstate", () => fromAddress());
 
 // What the address asks for, else the first item of the collection.
-async function fromAddress() {
+function fromAddress() {
   const asked = new URLSearchParams(location.search);
   if (asked.has("item")) return searchBy({ item: Number(asked.get("item")) }, { remember: false });
   if (asked.has("code")) return searchBy({ code: asked.get("code") }, { remember: false });
-  const [first] = (await api.items(0, 1)).items;
-  return first && searchBy({ item: first.id }, { remember: false });
+  return act(async () => {
+    const [first] = (await api.items(0, 1)).items;
+    if (first) searchBy({ item: first.id }, { remember: false });
+  });
 }
 
 function start() {
