@@ -1,0 +1,55 @@
+"""The same ranking on engines that people already run: PostgreSQL and others hold the codes, learned weights rank them.
+
+`connect` finds the engine of an address; every engine keeps one contract, `Engine`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from bitrank.engines.contract import Engine
+from bitrank.engines.planes import quantize_weights
+from bitrank.engines.stages import rerank, suggest_candidates
+
+__all__ = ["ENGINES", "Engine", "connect", "quantize_weights", "rerank", "suggest_candidates"]
+
+# Scheme of an address, the module that serves it, and the class in it: called with the address, a name, and options.
+ENGINES = {
+    "memory": ("bitrank.engines.memory", "MemoryEngine"),
+}
+
+
+def connect(url: str | Sequence[str], name: str = "codes", **options: Any) -> Engine:
+    """The engine at an address.
+
+    Parameters
+    ----------
+    url : str
+        ``scheme://…``: the scheme says which engine, see `ENGINES`.
+    name : str
+        Table or collection that holds the codes; `Engine.create` makes it.
+    **options
+        Those of the engine, by name.
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> with connect("memory://") as engine:
+    ...     engine.create(n_bits=3)
+    ...     engine.add(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), ids=[7, 8, 9])
+    ...     engine.search(pack([[1, 0, 0]]), k=2, weights=[4, 2, 1], candidates="exact").ids
+    array([[7, 8]])
+    """
+    if not isinstance(url, str):
+        raise ValueError(f"url must be text, got {url!r}")
+    scheme = urlsplit(url).scheme
+    if scheme not in ENGINES:
+        raise ValueError(f"url must begin with one of {', '.join(f'{s}://' for s in ENGINES)}, got {url!r}")
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise ValueError(f"name must be a text that is not empty, got {name!r}")
+    module, engine = ENGINES[scheme]
+    made: Engine = getattr(importlib.import_module(module), engine)(url, name, **options)
+    return made
