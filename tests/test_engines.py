@@ -15,9 +15,10 @@ from bitrank.engines import ENGINES, quantize_weights
 # The fixture of each engine that gives an address to connect to. It may give the same one every time: names differ.
 ADDRESSES = {
     "memory": "memory_address",
+    "postgresql": "postgresql_address",
 }
 # Engines that rank everything by themselves; of the others an exact search is a ValueError.
-EXACT = {"memory"}
+EXACT = {"memory", "postgresql"}
 
 NAMES = (f"codes_{number}" for number in itertools.count())
 

@@ -19,6 +19,7 @@ __all__ = ["ENGINES", "Engine", "connect", "quantize_weights", "rerank", "sugges
 # Scheme of an address, the module that serves it, and the class in it: called with the address, a name, and options.
 ENGINES = {
     "memory": ("bitrank.engines.memory", "MemoryEngine"),
+    "postgresql": ("bitrank.engines.postgres", "PostgresEngine"),
 }
 
 
