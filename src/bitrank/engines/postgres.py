@@ -131,11 +131,11 @@ class PostgresEngine:
 
     def remove(self, ids: npt.ArrayLike) -> None:
         """Remove what is there of these ids."""
-        numbers = check_ids(ids).tolist()
+        numbers = ",".join(map(str, check_ids(ids)))
 
         def work(connection: Connection[Any]) -> None:
             self._shape(connection)
-            connection.execute(f"DELETE FROM {self._table} WHERE {self._id} = ANY(%s::bigint[])", [numbers])
+            connection.execute(f"DELETE FROM {self._table} WHERE {self._id} = ANY('{{{numbers}}}'::bigint[])")
 
         self._run(work)
 
