@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 from pathlib import Path
 
 import psycopg
@@ -43,6 +44,13 @@ class PostgresServer:
 
     def url(self, base="postgres"):
         return f"postgresql://bitrank@127.0.0.1:{self.port}/{base}"
+
+    def new_base(self):
+        """The name of an empty data base."""
+        name = f"base_{uuid.uuid4().hex}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return name
 
     def start(self):
         options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", **self._settings}
