@@ -252,6 +252,8 @@ def test_any_sequence_of_writes(seed):
         exported, exported_ids = index.export()
         np.testing.assert_array_equal(exported[np.argsort(exported_ids)], codes)
         np.testing.assert_array_equal(np.sort(exported_ids), ids)
+        some = rng.permutation(len(ids))[:70]
+        np.testing.assert_array_equal(index.codes(ids[some]), codes[some])
 
 
 def test_segments_stay_few():
@@ -382,6 +384,7 @@ def test_search_while_rows_and_weights_change():
         (lambda i: i.rerank(np.zeros((1, 2), np.uint8), [5], 1), "candidate_ids must be an int matrix"),
         (lambda i: i.rerank(np.zeros((1, 2), np.uint8), [[0]], 0), "k must be at least 1"),
         (lambda i: i.distances(np.zeros((1, 2), np.uint8), [5]), "in the index, got 5"),
+        (lambda i: i.codes([0, 5]), "in the index, got 5"),
         (lambda i: setattr(i, "weights", np.full(12, np.inf)), "finite"),
     ],
 )

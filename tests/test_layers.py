@@ -31,7 +31,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gate": {"codes", "metrics"},
     "ranking_svm": {"codes", "quadruplets", "solvers", "gate"},
     "online": {"codes", "_kernel", "quadruplets", "solvers", "gate", "ranking_svm"},
+    "service": {"codes", "segments", "index", "hashing", "datasets", "features", "feedback"},
+    "serve_cli": {"service"},
     "query_adaptive": {"codes", "gate", "progress", "quadruplets"},
+    "feedback": {"codes", "gate", "online"},
+    "array_files": {"codes", "index"},
+    "fit_cli": {"array_files", "codes", "metrics", "progress", "ranking_svm"},
+    "weights_cli": {"array_files", "codes", "gate"},
+    "feedback_cli": {"array_files", "feedback", "hashing", "index", "progress"},
 }
 EVERYTHING = {"__init__", "demo", "cli"}
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import bitrank
-from bitrank import index_cli
+from bitrank import feedback_cli, fit_cli, index_cli, serve_cli, weights_cli
+
+GROUPS = (index_cli, fit_cli, weights_cli, feedback_cli, serve_cli)  # each adds its commands, which know what to run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help()
         return 2
-    return index_cli.run(arguments) if arguments.command == "index" else _demo(arguments)
+    try:
+        return int(arguments.run(arguments))
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        raise SystemExit(f"bitrank {arguments.command}: {error}") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,7 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--output", type=Path, default=Path("bitrank-demo"), help="folder for the pictures (default: %(default)s)"
     )
-    index_cli.add_parser(commands)
+    demo.set_defaults(run=_demo)
+    for group in GROUPS:
+        group.add_parser(commands)
     return parser
 
 

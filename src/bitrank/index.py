@@ -322,6 +322,17 @@ class Index:
         numbers = rows.numbers(check_ids(ids))
         return rows.score(codes, weights, np.tile(numbers, (len(codes), 1)), threads)
 
+    def codes(self, ids: npt.ArrayLike) -> Codes:
+        """Codes of the rows of the list `ids`, in its order; an id that is not there is a ValueError.
+
+        Examples
+        --------
+        >>> from bitrank.codes import pack
+        >>> Index(pack([[1, 0], [0, 1]]), ids=[7, 3]).codes([3])
+        array([[64]], dtype=uint8)
+        """
+        return self._rows.codes(check_ids(ids))
+
     def optimize(self) -> None:
         """Sort all rows for the present weights, and drop what was removed. Searches go on meanwhile.
 

@@ -56,14 +56,6 @@ def add_parser(commands: Any) -> None:
         command.add_argument("--json", action="store_true", help="print JSON, for machines")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the chosen command; returns the exit status."""
-    try:
-        return int(arguments.run(arguments))
-    except (ValueError, OSError, ModuleNotFoundError) as error:
-        raise SystemExit(f"bitrank index: {error}") from None
-
-
 def _build(arguments: argparse.Namespace) -> int:
     start = time.perf_counter()
     steps = progress(["sort", "write"], label="building")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.codes import Codes, Weights, n_bytes
-from bitrank.segments import Ids, Order, Segment, bit_order, build, count, flags, n_threads, restore, words
+from bitrank.segments import Ids, Order, Segment, bit_order, build, count, flags, n_threads, pick, restore, words
 
 
 class Rows:
@@ -109,6 +109,16 @@ class Rows:
             start += len(segment.ids)
         if (out < 0).any():
             raise ValueError(f"ids must be in the index, got {ids[out < 0][0]}, which is not")
+        return out
+
+    def codes(self, ids: Ids) -> Codes:
+        """The caller's codes of ids that must be there."""
+        out = np.empty((len(ids), n_bytes(self.n_bits)), np.uint8)
+        start, numbers = 0, self.numbers(ids)
+        for segment in self.segments:
+            mine = (numbers >= start) & (numbers < start + len(segment.ids))
+            out[mine] = pick(segment, self.order, numbers[mine] - start)
+            start += len(segment.ids)
         return out
 
     def filtered(self, wanted: npt.ArrayLike) -> tuple[Segment, ...]:

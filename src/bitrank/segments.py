@@ -79,6 +79,17 @@ def restore(segment: Segment, order: Order, threads: int) -> tuple[Codes, Ids]:
     return codes[there], segment.ids[there]
 
 
+def pick(segment: Segment, order: Order, numbers: Ids) -> Codes:
+    """The caller's codes of a few rows, by their numbers in the segment."""
+    codes = np.empty((len(numbers), n_bytes(len(order))), np.uint8)
+    if len(numbers):
+        rows = np.zeros((-(-len(numbers) // LANES) * LANES, codes.shape[1]), np.uint8)
+        rows[: len(numbers)] = segment.blocks[numbers // LANES, :, numbers % LANES]
+        blocks = np.ascontiguousarray(rows.reshape(-1, LANES, codes.shape[1]).swapaxes(1, 2))
+        _kernel.restore(blocks, order, codes, 1)
+    return codes
+
+
 def flags(segment: Segment) -> npt.NDArray[np.bool_]:
     """Whether each row is there."""
     words = np.full(len(segment.blocks), ~np.uint64(0)) if segment.wanted is None else segment.wanted

@@ -1,0 +1,28 @@
+"""Learning from clicks: pages of results with their clicks become constraints, candidate weights, and a decision.
+
+It stands between the learners and whoever shows pages to people: it knows codes and clicks, no index, no HTTP and no
+data base. A service, a replay of a log and a simulation all use it in the same way.
+"""
+
+from bitrank.feedback.exploration import explore
+from bitrank.feedback.graph import ClickGraph
+from bitrank.feedback.held_out import Decision, HeldOutPages
+from bitrank.feedback.history import Replay, replay
+from bitrank.feedback.learner import ClickLearner
+from bitrank.feedback.logs import LoggedPage, LogReader, read_log
+from bitrank.feedback.pages import Page, estimate_propensities
+
+__all__ = [
+    "ClickGraph",
+    "ClickLearner",
+    "Decision",
+    "HeldOutPages",
+    "LogReader",
+    "LoggedPage",
+    "Page",
+    "Replay",
+    "estimate_propensities",
+    "explore",
+    "read_log",
+    "replay",
+]

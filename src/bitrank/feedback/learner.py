@@ -1,0 +1,161 @@
+"""`ClickLearner`: candidate weights that follow the clicks page by page, and a gate in front of their use.
+
+It puts the rooms of `feedback` together: pages become a graph, walks on it constraints, constraints an update of
+`OnlineRankingSVM`; every fourth page is held out for the decision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+
+from bitrank import gate
+from bitrank.codes import Codes, Weights, check_codes, check_weights
+from bitrank.feedback.graph import ClickGraph
+from bitrank.feedback.held_out import Decision, HeldOutPages, decide
+from bitrank.feedback.pages import Floats, Page, check_propensities, propensities_from_counts
+from bitrank.online import OnlineRankingSVM
+
+_HOLD_OUT = 4  # every fourth page
+_MOST_HELD_OUT = 1000
+_LEAST_NEW = 10  # held-out pages between two decisions
+_N_CONSTRAINTS = 64  # of an update
+_SCALE = 0.08  # of the uniform weights to start from: where learning on real clicks ended up
+_PLACES = 100
+
+
+class ClickLearner:
+    """Learn from clicks, page by page.
+
+    Parameters
+    ----------
+    sample : packed codes of the collection, or of some ten thousand of its items drawn at random
+        May be replaced at any time, as the collection changes: `learner.sample = codes`.
+    n_bits : int, optional
+        Eight a byte by default.
+    weights : array of shape (n_bits,), optional
+        Where to start, e.g. those of an offline learner; uniform by default.
+    propensities : array of shape (n_places,), optional
+        How likely each place of a page is looked at; estimated from clicks on explored items by default.
+    C : float, default=0.001
+        How far one page may move the candidate, see `OnlineRankingSVM`.
+    blend : float, default=0.5
+        Share of what was learned in the candidate; the rest are the weights it started from, which protects the top of
+        a list.
+    random_state : int, RandomState instance or None
+
+    Attributes
+    ----------
+    weights : float32 array of shape (n_bits,)
+        The candidate. Follows every page that is not held out.
+    due : bool
+        Whether enough held-out pages came since the last decision for another one.
+    n_pages, n_looks : int
+        Pages seen and decisions made. A service that starts again sets `n_looks` to what it was.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> codes = rng.integers(256, size=(500, 2), dtype=np.uint8)
+    >>> learner = ClickLearner(codes, random_state=0)
+    >>> learner.learn(Page(codes[0], codes[1:21], np.arange(20) == 3))
+    >>> learner.n_pages, learner.weights.shape
+    (1, (16,))
+    >>> learner.decide().activate
+    False
+    """
+
+    def __init__(
+        self,
+        sample: Codes,
+        *,
+        n_bits: int | None = None,
+        weights: npt.ArrayLike | None = None,
+        propensities: npt.ArrayLike | None = None,
+        C: float = 0.001,
+        blend: float = 0.5,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bits = 8 * int(check_codes(sample).shape[1]) if n_bits is None else n_bits
+        self.sample = sample
+        self.blend = blend
+        self._given = None if propensities is None else check_propensities(propensities)
+        seeds = check_random_state(random_state).randint(2**31, size=2)
+        self._graph = ClickGraph(self._sample.shape[1], seed=int(seeds[0]))
+        self._held_out = HeldOutPages(self.n_bits, np.random.default_rng(seeds[1]))
+        given = np.ones(self.n_bits) if weights is None else check_weights(weights, self.n_bits)
+        self._start = gate.mean_one(given)
+        self._online = OnlineRankingSVM(_SCALE * self._start, n_bits=self.n_bits, C=C)
+        self._shown, self._clicks = np.zeros(_PLACES), np.zeros(_PLACES)
+        self.n_pages = self.n_looks = self._n_new = 0
+
+    @property
+    def sample(self) -> Codes:
+        """Codes that are drawn from."""
+        return self._sample
+
+    @sample.setter
+    def sample(self, sample: Codes) -> None:
+        self._sample = check_codes(sample, self.n_bits, name="sample")
+
+    @property
+    def propensities(self) -> Floats:
+        """How likely each place of a page is looked at: as given, or as estimated so far."""
+        return propensities_from_counts(self._shown, self._clicks) if self._given is None else self._given
+
+    @property
+    def weights(self) -> Weights:
+        """The candidate."""
+        learned = gate.mean_one(getattr(self._online, "weights_", self._start))
+        return ((1 - self.blend) * self._start + self.blend * learned).astype(np.float32)
+
+    @property
+    def due(self) -> bool:
+        """Whether enough held-out pages came since the last decision: ten, and a tenth of all."""
+        return self._n_new >= max(_LEAST_NEW, len(self._held_out) // 10)
+
+    def learn(self, page: Page) -> None:
+        """Take one page: hold it out, or update the candidate with it."""
+        check_codes(page.shown_codes, self.n_bits, name="shown_codes")
+        check_codes(page.query_code[None], self.n_bits, name="query_code")
+        if page.magnitudes is not None and len(page.magnitudes) != self.n_bits:
+            raise ValueError(f"magnitudes must hold {self.n_bits} values, one a bit, got {len(page.magnitudes)}")
+        self.n_pages += 1
+        places = np.flatnonzero(page.explored[:_PLACES])
+        self._shown[places] += 1
+        self._clicks[places] += page.clicked[places]
+        if self.n_pages % _HOLD_OUT:
+            self._update(page)
+            return
+        self._held_out.add(page, self._sample)
+        self._n_new += 1
+        if len(self._held_out) > _MOST_HELD_OUT:
+            self._update(self._held_out.pop_oldest())
+
+    def _update(self, page: Page) -> None:
+        if not self._graph.add(page, self.propensities):
+            return
+        drawn = self._graph.draw(_N_CONSTRAINTS, self._sample)
+        n = len(drawn.queries)
+        if n == 0:
+            return
+        rows = np.arange(n)
+        self._online.partial_fit(
+            np.concatenate([drawn.dissimilar, drawn.similar]),
+            np.column_stack([rows, rows, rows + n]),
+            queries=drawn.queries,
+            magnitudes=drawn.magnitudes,
+        )
+
+    def decide(self, active_weights: npt.ArrayLike | None = None) -> Decision:
+        """Replay the held-out pages under the candidate, the active weights (None: plain Hamming) and Hamming.
+
+        Every call counts as a look at the data, and the next one asks for more: call it when it is `due`.
+        """
+        active = None if active_weights is None else check_weights(active_weights, self.n_bits)
+        self.n_looks += 1
+        self._n_new = 0
+        return decide(self._held_out, self.weights, active, self.n_looks)

@@ -1,0 +1,116 @@
+"""The command `bitrank serve`: parses, and runs the service.
+
+`cli` adds it to its parser; the service itself, an extra, is imported when the command runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def add_parser(commands: Any) -> None:
+    """Add `serve` to the subparsers of `cli`."""
+    serve = commands.add_parser(
+        "serve",
+        help="serve a collection over HTTP, with a page, and learn from clicks",
+        description="Serve a collection over HTTP and learn from clicks. With no arguments: the embedded digits.",
+    )
+    serve.add_argument("--index", type=Path, help="folder of an index, from `bitrank index build`")
+    serve.add_argument("--items", type=Path, help="Parquet file: id, title, image (path or URL), any payload")
+    serve.add_argument("--hasher", type=Path, help="saved hasher (.npz), to search by vectors")
+    serve.add_argument("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by pictures")
+    serve.add_argument("--data", type=Path, help="folder of the data base (default: one of the user's, printed)")
+    serve.add_argument("--db", metavar="URL", help="data base as an SQLAlchemy URL, in the place of --data")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on; others than loopback need a token")
+    serve.add_argument("--port", type=int, default=8000, help="0 takes any free one (default: %(default)s)")
+    serve.add_argument(
+        "--token-file", type=Path, help="file whose first line every request must bring (or BITRANK_TOKEN)"
+    )
+    serve.add_argument("--explore", type=int, default=4, help="places of a page of 20 for items from deeper ranks")
+    serve.add_argument("--rate", type=float, default=500, help="requests a second and client, 0 for no limit")
+    serve.add_argument(
+        "--image-origin", action="append", default=[], metavar="URL", help="host that the page may load images from"
+    )
+    serve.set_defaults(run=_serve)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    try:
+        from bitrank.service import process, ranking, sources
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{error}; the service needs: pip install 'bitrank[service]'") from None
+    settings = ranking.Settings(
+        explore=_at_least_zero("--explore", arguments.explore),
+        rate=_at_least_zero("--rate", arguments.rate),
+        token=_token(arguments),
+        image_origins=tuple(_origin(text) for text in arguments.image_origin),
+    )
+    if arguments.index is None and (arguments.items or arguments.hasher or arguments.image_features):
+        raise ValueError("--items, --hasher and --image-features go with --index")
+    url, place = _data_base(arguments)
+    bound = process.listen(arguments.host, arguments.port)
+    host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+    address = f"http://{host}:{bound.getsockname()[1]}/"
+
+    def make() -> ranking.Service:
+        if arguments.index is None:
+            source = sources.embedded_digits()
+        else:
+            source = sources.from_files(arguments.index, arguments.items, arguments.hasher, arguments.image_features)
+        return ranking.Service(source, url, settings)
+
+    def ready(service: ranking.Service) -> None:
+        collection = service.collection
+        print(f"bitrank serves {collection.name}, {len(collection)} items, at {address}")
+        print(f"clicks and versions are kept in {place}; stop with Ctrl-C", flush=True)
+
+    return process.serve(bound, make, ready)
+
+
+def _token(arguments: argparse.Namespace) -> str | None:
+    token = os.environ.get("BITRANK_TOKEN")
+    if arguments.token_file is not None:
+        token = arguments.token_file.read_text(encoding="utf-8").partition("\n")[0].strip()
+    if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
+        raise ValueError("the token must be at least 16 printable ASCII characters: `openssl rand -hex 16` makes one")
+    if token is None and arguments.host not in LOOPBACK:
+        raise ValueError(f"--host {arguments.host} needs a token, in BITRANK_TOKEN or --token-file")
+    return token
+
+
+def _data_base(arguments: argparse.Namespace) -> tuple[str, str]:
+    """URL of the data base, and what to call its place."""
+    if arguments.db is not None:
+        if arguments.data is not None:
+            raise ValueError("give --data or --db, not both")
+        return arguments.db, arguments.db.rpartition("@")[2]
+    folder = arguments.data
+    if folder is None:
+        home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+        name = "digits"
+        if arguments.index is not None:
+            # Two indexes of one name in two places must not share their clicks.
+            path = str(arguments.index.resolve())
+            name = f"{arguments.index.stem}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+        folder = home / "bitrank" / name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return f"sqlite:///{folder.resolve() / 'bitrank.db'}", str(folder)
+
+
+def _origin(text: str) -> str:
+    scheme, _, host = text.partition("://")
+    if scheme not in ("http", "https") or not host or not all(c.isalnum() or c in ".-:*" for c in host):
+        raise ValueError(f"--image-origin must be like https://images.example.org, got {text!r}")
+    return text
+
+
+def _at_least_zero(name: str, value: Any) -> Any:
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, got {value}")
+    return value

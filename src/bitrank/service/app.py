@@ -1,0 +1,117 @@
+"""The ASGI application: routes, page, documentation, health and metrics, inside the guard.
+
+`process` runs it with uvicorn; tests may call it directly.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy.exc
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
+from fastapi.staticfiles import StaticFiles
+
+import bitrank
+from bitrank.service import routes
+from bitrank.service.metrics import Gauge, Metrics, Observed
+from bitrank.service.ranking import Service
+from bitrank.service.security import Guard
+
+HERE = Path(__file__).parent
+# A data base that is locked, full, gone or too busy; whatever was begun was undone.
+NOT_NOW = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError)
+
+
+def create_app(service: Service) -> FastAPI:
+    """The application of a service, which it closes at its end."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="bitrank",
+        version=bitrank.__version__,
+        description="Search by weighted Hamming distance that learns from clicks.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    metrics = Metrics(lambda: _facts(service))
+    app.include_router(routes.search_routes(service, metrics))
+    app.include_router(routes.item_routes(service))
+    app.include_router(routes.profile_routes(service))
+    _add_operations(app, service, metrics)
+    _add_pages(app)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    for kind in NOT_NOW:
+        app.add_exception_handler(kind, _not_now)
+    settings = service.settings
+    app.add_middleware(Guard, token=settings.token, rate=settings.rate, image_origins=settings.image_origins)
+    app.add_middleware(Observed, metrics=metrics)
+    return app
+
+
+def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
+    @app.get("/healthz", tags=["operations"], responses={503: routes.PROBLEMS[503]})
+    def healthy() -> dict[str, str]:
+        """Say whether the service can read its data base."""
+        service.store.all_profiles()
+        return {"status": "ok"}
+
+    @app.get("/metrics", tags=["operations"], response_class=PlainTextResponse)
+    def show_metrics() -> Response:
+        """Show counts and times in the text format of Prometheus."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    def page() -> Response:
+        return FileResponse(HERE / "page" / "index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return FileResponse(HERE / "swagger" / "index.html")
+
+    @app.get("/docs/start.js", include_in_schema=False)
+    def docs_start() -> Response:
+        return FileResponse(HERE / "swagger" / "start.js", media_type="text/javascript")
+
+    swagger = Path(str(importlib.resources.files("fastapi_swagger") / "resources"))
+    app.mount("/docs/assets", StaticFiles(directory=swagger))
+    app.mount("/page", StaticFiles(directory=HERE / "page"))
+
+
+def _facts(service: Service) -> Iterator[Gauge]:
+    profiles = service.store.all_profiles()
+    yield "items", "Items in the collection", [], [([], len(service.collection))]
+    yield "clicks_logged", "Pages of clicks in the log", ["profile"], [([name], n) for name, n in profiles.items()]
+    versions = [([name], float(service.active(name).number)) for name in profiles]
+    yield "active_version", "Number of the active version", ["profile"], versions
+    alarms = [([name], float(service.learning.alarms.get(name, False))) for name in profiles]
+    yield "drift_alarm", "1 where the active version ranks recent clicks worse than Hamming", ["profile"], alarms
+    behind = [([name], service.learning.behind(name, n)) for name, n in profiles.items()]
+    yield "clicks_to_learn", "Pages of clicks that are logged and not yet learned from", ["profile"], behind
+
+
+async def _invalid(_: Request, error: Any) -> Response:
+    """Say in one line what was expected."""
+    texts = []
+    for problem in error.errors()[:3]:
+        where = ".".join(str(part) for part in problem["loc"] if part != "body")
+        texts.append(f"{where}: {problem['msg']}" if where else problem["msg"])
+    return JSONResponse({"detail": "; ".join(texts)}, 422)
+
+
+async def _not_now(_: Request, error: Exception) -> Response:
+    cause = str(getattr(error, "orig", None) or "too many requests at once")
+    detail = f"the data base does not answer now, and nothing was changed: {cause:.200}"
+    return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})

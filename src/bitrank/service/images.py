@@ -1,0 +1,123 @@
+"""Pictures of items: decoding uploads within limits, making vectors of them for a hasher, and serving files.
+
+A picture is a query like any other once it is a vector; `collection` hashes it.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+from bitrank.features import Gist
+
+Vector = npt.NDArray[np.float32]
+Vectorizer = Callable[[Image.Image], Vector]
+
+MAX_PIXELS = 16_000_000
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+SUFFIXES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".webp": "image/webp",
+    ".gif": "image/gif",
+}
+
+
+def decode(data: bytes) -> Image.Image:
+    """A picture of uploaded bytes, upright; a ValueError when it is none, or too large.
+
+    Its size is read from its header and checked before anything is decompressed.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    raise ValueError(f"at most {MAX_PIXELS} pixels, got {image.width} by {image.height}")
+                image.load()
+                return ImageOps.exif_transpose(image)
+    except (
+        Exception
+    ) as error:  # over damaged bytes Pillow raises a dozen kinds, SyntaxError and struct.error among them
+        raise ValueError(f"the upload must be a picture ({', '.join(FORMATS)}) that can be read: {error}") from None
+
+
+def vectorizer(spec: str) -> Vectorizer:
+    """What makes a vector of a picture: "pixels:28" for gray values from 0 to 1 at 28 by 28, "gist:32" for GIST.
+
+    Examples
+    --------
+    >>> vectorizer("pixels:28")(Image.new("RGB", (100, 50), "white")).shape
+    (784,)
+    """
+    kind, _, side = spec.partition(":")
+    if kind not in ("pixels", "gist") or not side.isdigit() or not 4 <= int(side) <= 1024:
+        raise ValueError(f"image features must be pixels:SIDE or gist:SIDE, with SIDE from 4 to 1024, got {spec!r}")
+    size = (int(side), int(side))
+
+    def pixels(image: Image.Image) -> Vector:
+        return _gray(image.convert("L").resize(size, Image.Resampling.BILINEAR)).ravel()
+
+    def gist(image: Image.Image) -> Vector:
+        small = np.asarray(image.convert("RGB").resize(size, Image.Resampling.BILINEAR))
+        vector: Vector = Gist().fit_transform(small[None])[0]
+        return vector
+
+    return pixels if kind == "pixels" else gist
+
+
+def digit_vector(image: Image.Image) -> Vector:
+    """The vector of a drawn or photographed digit: ink on paper, scaled and centred as those of MNIST are.
+
+    Pictures of 28 by 28 are taken as they are, but for the colour of their paper.
+    """
+    flat = Image.new("L", image.size, 255)
+    flat.paste(image.convert("L"), mask=image.convert("RGBA").getchannel("A"))
+    ink = np.asarray(flat)
+    border = np.concatenate([ink[0], ink[-1], ink[:, 0], ink[:, -1]])
+    if np.median(border) > 127:
+        ink = 255 - ink
+    if ink.shape == (28, 28):
+        return _gray(ink).ravel()
+    drawn = np.argwhere(ink > 64)
+    if len(drawn) == 0:
+        return np.zeros(784, np.float32)
+    (top, left), (bottom, right) = drawn.min(axis=0), drawn.max(axis=0) + 1
+    box = Image.fromarray(ink[top:bottom, left:right])
+    scale = 20 / max(box.size)
+    box = box.resize((max(1, round(box.width * scale)), max(1, round(box.height * scale))), Image.Resampling.BOX)
+    values = np.asarray(box, np.float64)
+    centre = [float((values.sum(axis=1 - axis) @ np.arange(values.shape[axis])) / values.sum()) for axis in (0, 1)]
+    page = Image.new("L", (28, 28))
+    page.paste(box, (round(13.5 - centre[1]), round(13.5 - centre[0])))
+    return _gray(page).ravel()
+
+
+def png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """A gray picture as a PNG file."""
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+def confined(folder: Path, name: str) -> Path:
+    """A picture's path within its folder; a ValueError when it leads out of it, also through a link."""
+    if "\x00" in name or Path(name).suffix.lower() not in SUFFIXES:
+        raise ValueError(f"an image must be a file of {', '.join(SUFFIXES)}, got {name!r:.80}")
+    root = folder.resolve()
+    path = (root / name).resolve()
+    if not path.is_relative_to(root):
+        raise ValueError(f"an image must lie in the folder of the items, got {name!r:.80}")
+    return path
+
+
+def _gray(image: Image.Image | npt.NDArray[np.uint8]) -> Vector:
+    values: Vector = np.divide(np.asarray(image), np.float32(255), dtype=np.float32)
+    return values

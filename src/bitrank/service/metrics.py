@@ -1,0 +1,91 @@
+"""Counts and times of the service, in the text format of Prometheus.
+
+`app` observes every request; facts about items, clicks and versions are read when somebody asks for /metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from bitrank.service.security import App, Message, Receive, Scope, Send
+
+BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+# Name, text, labels; and rows of label values and a value.
+Gauge = tuple[str, str, list[str], Iterable[tuple[list[str], float]]]
+
+
+class Metrics:
+    """All that /metrics shows."""
+
+    def __init__(self, facts: Callable[[], Iterable[Gauge]]) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "bitrank_requests", "Requests, by route and status", ["route", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "bitrank_request_seconds", "Time to answer", ["route"], buckets=BUCKETS, registry=self._registry
+        )
+        self._clicks = Counter(
+            "bitrank_clicks", "Pages of clicks that came in: new, or sent again", ["kind"], registry=self._registry
+        )
+        self._registry.register(_Facts(facts))
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def click(self, new: bool) -> None:
+        """Count a page of clicks."""
+        self._clicks.labels("new" if new else "again").inc()
+
+    def text(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(self._registry)
+
+
+class Observed:
+    """Around an ASGI application: counts and times every request by the pattern of its route."""
+
+    def __init__(self, app: App, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 500
+
+        async def watch(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            # Only patterns are labels: what a client makes up must not become a new series.
+            route = getattr(scope.get("route"), "path", "other")
+            self._metrics.request(route, status, time.perf_counter() - start)
+
+
+class _Facts:
+    def __init__(self, facts: Callable[[], Iterable[Gauge]]) -> None:
+        self._facts = facts
+
+    def collect(self) -> Iterator[Metric]:
+        for name, text, labels, rows in self._facts():
+            gauge = GaugeMetricFamily(f"bitrank_{name}", text, labels=labels)
+            for values, value in rows:
+                gauge.add_metric(values, value)
+            yield gauge
+
+    def describe(self) -> list[Metric]:
+        return []  # so that registering it asks for nothing yet

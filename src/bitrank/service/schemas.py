@@ -1,0 +1,267 @@
+"""What goes over the wire, as Pydantic models: they check requests, and OpenAPI describes the service by them.
+
+`app` turns requests into calls of the collection and the store, and their results into these.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MAX_K = 1000
+MAX_BATCH = 1000
+MAX_SHOWN = 1000
+MAX_TEXT = 2000
+
+Id = Annotated[int, Field(ge=0, lt=2**63)]
+ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+CodeText = Annotated[str, Field(min_length=1, max_length=16_384, description="hex digits or base64")]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Vector = Annotated[list[Number], Field(min_length=1, max_length=65_536)]
+VersionNumber = Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class Request(BaseModel):
+    """Nothing but what is named, and no conversion of texts to numbers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class QueryBy(Request):
+    """What to look for: exactly one of an item, a code and a vector."""
+
+    item: Id | None = None
+    code: CodeText | None = None
+    vector: Vector | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in ("item", "code", "vector") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of item, code and vector, got {given or 'none'}")
+        return self
+
+
+class Search(QueryBy):
+    """A search."""
+
+    k: Annotated[int, Field(ge=1, le=MAX_K)] = 20
+    profile: ProfileName | None = None
+    version: VersionNumber | Literal["candidate"] | None = Field(
+        None, description="another version than the active one; `candidate` is what clicks have made of it so far"
+    )
+    explore: Annotated[int, Field(ge=0, le=MAX_K)] | None = Field(
+        None, description="places for items from deeper ranks; null leaves it to the service"
+    )
+
+
+class Result(BaseModel):
+    """One place of a page of results."""
+
+    id: int
+    rank: int
+    distance: float
+    tie: int = Field(description="rank of the first result with the same distance")
+    explored: bool = Field(description="taken from a deeper rank, to hear about it")
+    title: str | None
+    image: str | None
+    payload: dict[str, Any]
+
+
+class Searched(BaseModel):
+    """The query as a code."""
+
+    code: str
+    item: int | None
+
+
+class Results(BaseModel):
+    """A page of results."""
+
+    query: Searched
+    profile: str
+    version: int | Literal["candidate"]
+    results: list[Result]
+    took_ms: float
+
+
+class Shown(Request):
+    """One item of a page that was shown."""
+
+    id: Id
+    explored: bool = False
+
+
+class Feedback(Request):
+    """What somebody clicked on a page: the same key again counts once."""
+
+    key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+    profile: ProfileName | None = None
+    version: VersionNumber | Literal["candidate"] | None = None
+    query: QueryBy
+    shown: Annotated[list[Shown], Field(min_length=1, max_length=MAX_SHOWN, description="in the order of the page")]
+    clicked: Annotated[list[Id], Field(max_length=MAX_SHOWN)]
+
+    @model_validator(mode="after")
+    def _of_the_page(self) -> Self:
+        ids = [shown.id for shown in self.shown]
+        if len(set(ids)) < len(ids):
+            raise ValueError("shown must hold every item once")
+        strangers = set(self.clicked) - set(ids)
+        if strangers:
+            raise ValueError(f"clicked must be among what was shown, got {min(strangers)}")
+        return self
+
+
+class Accepted(BaseModel):
+    """Whether the page is new (or its key was there), and the number of pages of the profile."""
+
+    accepted: bool
+    n_clicks: int
+
+
+class NewItem(Request):
+    """An item to add, or to put in the place of one with the same id."""
+
+    id: Id
+    code: CodeText | None = None
+    vector: Vector | None = None
+    title: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    image: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] | None = None
+    payload: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.code is None) == (self.vector is None):
+            raise ValueError("give either a code or a vector")
+        if "\0" in (self.title or "") + (self.image or ""):
+            raise ValueError("title and image must not hold a zero character")
+        try:
+            json.dumps(self.payload, ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"payload must be what JSON can hold: {error}") from None
+        return self
+
+
+class NewItems(Request):
+    """Items to add, all or none."""
+
+    items: Annotated[list[NewItem], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Added(BaseModel):
+    """How many items are new, and how many took the place of others."""
+
+    added: int
+    replaced: int
+
+
+class ItemShown(BaseModel):
+    """An item."""
+
+    id: int
+    code: str
+    title: str | None
+    image: str | None
+    payload: dict[str, Any]
+
+
+class ItemList(BaseModel):
+    """Some of the items, by ascending id."""
+
+    total: int
+    items: list[ItemShown]
+
+
+class CollectionShown(BaseModel):
+    """What is served."""
+
+    name: str
+    n_items: int
+    n_bits: int
+    has_images: bool
+    has_hasher: bool
+    image_search: bool
+    page_size: int
+    explore: int
+
+
+class WeightsGiven(Request):
+    """Weights of a bit each, not negative; without them, uniform ones."""
+
+    weights: Annotated[list[Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]], Field(max_length=65_535)]
+
+
+class ProfileShown(BaseModel):
+    """A profile."""
+
+    name: str
+    version: int = Field(description="the active one")
+    n_versions: int
+    n_clicks: int
+    read_only: bool
+
+
+class VersionShown(BaseModel):
+    """A version of a profile's weights."""
+
+    number: int
+    active: bool
+    time: float
+    origin: str
+    made_from: int | None
+    n_clicks: int
+    figures: dict[str, Any]
+
+
+class ActivationShown(BaseModel):
+    """An entry of the log of what became active."""
+
+    version: int
+    reason: str
+    n_clicks: int
+    time: float
+
+
+class VersionList(BaseModel):
+    """The versions of a profile and the log of their activations, oldest first; `rollback_to` undoes the last one."""
+
+    active: int
+    rollback_to: int | None
+    versions: list[VersionShown]
+    activations: list[ActivationShown]
+
+
+class VersionWhole(VersionShown):
+    """A version with its weights, one a bit."""
+
+    weights: list[float]
+
+
+class Active(BaseModel):
+    """The active version of a profile."""
+
+    profile: str
+    version: int
+
+
+class Quality(BaseModel):
+    """What the gate found at one time: how well held-out clicks are ranked by each, and what it decided."""
+
+    time: float
+    n_pages: int
+    active: float | None
+    candidate: float | None
+    hamming: float | None
+    decision: str = Field(description="activate or keep")
+    reason: str
+    n_held_out: int = Field(description="held-out pages that had something to say")
+    alarm: bool = Field(description="the active version is behind Hamming")
+
+
+class Problem(BaseModel):
+    """What was expected and what came."""
+
+    detail: str

@@ -1,0 +1,188 @@
+"""`Guard`: what a request must pass before it reaches a route, and the headers that every answer carries.
+
+Host and origin, token, rate and size of the body are checked here, in one piece of ASGI around the whole service.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hmac
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_BODY = 8 * 2**20
+MAX_CLIENTS = 10_000  # whose rate is remembered; the longest silent is forgotten first
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+class Guard:
+    """Refuse what may not come in; add security headers to what goes out.
+
+    Parameters
+    ----------
+    app : ASGI application
+    token : str, optional
+        What every request but /healthz must bring, as a bearer token or as the password of basic authentication.
+        Without one, only requests addressed to a loopback name are answered: a page on another host cannot reach the
+        service through a name of its own that points here.
+    rate : float
+        Requests a second and client address, on average over two seconds; 0 is no limit.
+    image_origins : sequence of str
+        Hosts that the page may load items' images from, apart from its own.
+    """
+
+    def __init__(
+        self, app: App, *, token: str | None, rate: float, image_origins: tuple[str, ...] = (), max_body: int = MAX_BODY
+    ) -> None:
+        self._app, self._token, self._max_body = app, token, max_body
+        self._rate = Rate(rate) if rate else None
+        pictures = " ".join(["'self'", "data:", "blob:", *image_origins])
+        policy = (
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; font-src 'self'; "
+            f"img-src {pictures}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        )
+        self._headers = [
+            (b"content-security-policy", policy.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-frame-options", b"DENY"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or pass on one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        too_large = False
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *self._headers]
+            await send(message)
+
+        refused = self._refusal(scope, headers)
+        if refused is not None:
+            await _answer(send_with_headers, *refused)
+            return
+
+        size = 0
+
+        async def receive_within_limit() -> Message:
+            nonlocal size, too_large
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._max_body:
+                too_large = True
+                raise _BodyTooLargeError
+            return message
+
+        started = False
+
+        async def send_once(message: Message) -> None:
+            nonlocal started
+            if too_large:
+                return  # what the application made of the broken body
+            started = True
+            await send_with_headers(message)
+
+        with contextlib.suppress(_BodyTooLargeError):
+            await self._app(scope, receive_within_limit, send_once)
+        if too_large and not started:
+            await _answer(send_with_headers, 413, self._too_large())
+
+    def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
+        host = headers.get(b"host", "")
+        if self._token is None and _name(host) not in LOOPBACK:
+            return 421, f"without a token this service answers to localhost only, not to {host!r:.80}"
+        if self._rate is not None and not self._rate.allows(scope["client"][0] if scope.get("client") else ""):
+            return 429, "too many requests from this address: try again in a second"
+        if self._token is not None and scope["path"] != "/healthz" and not self._authorized(headers):
+            return 401, "a token is needed: Authorization: Bearer TOKEN, or the token as the password of any user"
+        # A browser says which page a request comes from; no other page may change anything here.
+        origin = headers.get(b"origin")
+        foreign = origin is not None and urlsplit(origin).netloc != host
+        if scope["method"] not in ("GET", "HEAD") and (foreign or headers.get(b"sec-fetch-site") == "cross-site"):
+            return 403, "requests from pages of other hosts are refused"
+        length = headers.get(b"content-length", "0")
+        if length.isdigit() and int(length) > self._max_body:
+            return 413, self._too_large()
+        return None
+
+    def _authorized(self, headers: dict[bytes, str]) -> bool:
+        assert self._token is not None
+        scheme, _, given = headers.get(b"authorization", "").partition(" ")
+        if scheme.lower() == "basic":
+            try:
+                given = base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
+            except (binascii.Error, ValueError):
+                return False
+        elif scheme.lower() != "bearer":
+            return False
+        return hmac.compare_digest(given.encode("latin-1", "replace"), self._token.encode("latin-1", "replace"))
+
+    def _too_large(self) -> str:
+        return f"a body of at most {self._max_body} bytes was expected, got more"
+
+
+class Rate:
+    """A bucket of tokens for each client, filled at `rate` a second up to two seconds' worth.
+
+    Examples
+    --------
+    >>> rate = Rate(1, clock=iter([0.0, 0.0, 0.0, 5.0]).__next__)
+    >>> [rate.allows("a") for _ in range(4)]
+    [True, True, False, True]
+    """
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, max(1.0, 2 * rate), clock
+        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allows(self, client: str) -> bool:
+        """Whether one more request of this client is within its rate; it then counts."""
+        now = self._clock()
+        left, last = self._clients.pop(client, (self._burst, now))
+        left = min(self._burst, left + (now - last) * self._rate)
+        allowed = left >= 1
+        self._clients[client] = (left - allowed, now)
+        if len(self._clients) > MAX_CLIENTS:
+            self._clients.popitem(last=False)
+        return allowed
+
+
+class _BodyTooLargeError(Exception):
+    pass
+
+
+def _name(host: str) -> str:
+    """The host of a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+async def _answer(send: Send, status: int, detail: str) -> None:
+    body = json.dumps({"detail": detail}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b'Basic realm="bitrank", charset="UTF-8"'))
+    if status == 429:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,83 @@
+"""Real servers for the tests of the service: in this process on a thread, or as the command `bitrank serve`."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from bitrank.service import process
+from bitrank.service.app import create_app
+from bitrank.service.ranking import Service, Settings
+
+
+@contextlib.contextmanager
+def serving(source, folder, **settings):
+    """A client of a service that runs on a thread of this process, on a port of its own."""
+    service = Service(source, f"sqlite:///{folder / 'bitrank.db'}", Settings(**{"rate": 0, **settings}))
+    bound = process.listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(create_app(service), log_level="warning", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=30) as client:
+            client.service = service
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+        bound.close()
+
+
+class Command:
+    """A `bitrank serve` of its own, as a user starts it."""
+
+    def __init__(self, *arguments, environment=None, wrapper=(), preexec_fn=None):
+        self.process = subprocess.Popen(
+            [*wrapper, str(Path(sys.executable).parent / "bitrank"), "serve", "--port", "0", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+            preexec_fn=preexec_fn,
+        )
+        self.address = None
+        line = self.process.stdout.readline()
+        if " at http://" in line:
+            self.address = line.rpartition(" at ")[2].strip().rstrip("/")
+
+    def worker(self):
+        """Process id of the worker that answers, or None between two."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            return int(children.read_text().split()[0])
+        return None
+
+    def stop(self, number=signal.SIGTERM):
+        """End it; returns its exit status and what it said on standard error."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+    def wait_until_healthy(self, seconds=60):
+        """Wait until it answers again."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"{self.address}/healthz", timeout=5).status_code == 200:
+                    return
+            time.sleep(0.02)
+        raise TimeoutError(f"{self.address} does not answer")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop(signal.SIGKILL if self.process.poll() is None else signal.SIGTERM)

@@ -1,0 +1,486 @@
+"""The service's API in process: every route against an independent reference, and all that it must refuse."""
+
+import base64
+import io
+import os
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from serving import serving
+
+from bitrank import SignBits
+from bitrank.codes import pack
+from bitrank.datasets import digits
+from bitrank.index import Index
+from bitrank.service import images, sources
+
+N_BITS, N = 20, 300
+BITS = np.random.default_rng(0).integers(0, 2, (N, N_BITS), dtype=np.uint8)
+CODES = pack(BITS)
+IDS = np.arange(N) * 3 + 1
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """An index of 20-bit codes with items, pictures and a hasher, as a user would have them."""
+    folder = tmp_path_factory.mktemp("files")
+    Index(CODES, n_bits=N_BITS, ids=IDS).save(folder / "my.index")
+    (folder / "pictures").mkdir()
+    Image.new("RGB", (8, 8), "red").save(folder / "pictures" / "red.png")
+    (folder.parent / "secret.png").write_bytes(b"secret")
+    os.symlink(folder.parent / "secret.png", folder / "pictures" / "link.png")
+    names = ["pictures/red.png", "../secret.png", "pictures/link.png", "https://images.example.org/a.png", None]
+    table = {
+        "id": IDS,
+        "title": [f"<b>item</b> {i}" for i in IDS],
+        "image": [names[i % 5] for i in range(N)],
+        "price": [float("nan") if i == 0 else i / 2 for i in range(N)],
+        "day": pa.array([1_700_000_000] * N, pa.timestamp("s")),
+    }
+    pyarrow.parquet.write_table(pa.table(table), folder / "items.parquet")
+    rng = np.random.default_rng(1)
+    SignBits().fit(rng.normal(size=(50, N_BITS))).save(folder / "hasher.npz")
+    return folder
+
+
+def load(files):
+    return sources.from_files(files / "my.index", files / "items.parquet", files / "hasher.npz", None)
+
+
+@pytest.fixture
+def client(files, tmp_path):
+    with serving(load(files), tmp_path) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def shared(files, tmp_path_factory):
+    """For tests that only read."""
+    with serving(load(files), tmp_path_factory.mktemp("shared")) as client:
+        yield client
+
+
+def found(response):
+    assert response.status_code == 200, response.text
+    return [(result["id"], result["distance"]) for result in response.json()["results"]]
+
+
+def reference(query_bits, weights, k, leave_out=None):
+    """The nearest by weighted Hamming distance, from unpacked bits."""
+    distances = ((query_bits != BITS) * np.asarray(weights)).sum(axis=1)
+    rows = sorted((d, i) for d, i in zip(distances.tolist(), IDS.tolist(), strict=True) if i != leave_out)
+    return [(i, pytest.approx(d, rel=1e-5)) for d, i in rows[:k]]
+
+
+# Searches
+
+
+@given(st.integers(0, 2**N_BITS - 1), st.integers(1, 40), st.sampled_from(["hex", "base64"]))
+@settings(max_examples=40, deadline=None)
+def test_search_by_code_equals_reference(shared, value, k, form):
+    bits = np.array([value >> i & 1 for i in range(N_BITS)], np.uint8)
+    raw = pack(bits[None]).tobytes()
+    text = raw.hex() if form == "hex" else base64.b64encode(raw).decode()
+    response = shared.post("/search", json={"code": text, "k": k, "explore": 0})
+    assert found(response) == reference(bits, np.ones(N_BITS), k)
+    assert response.json()["query"] == {"code": raw.hex(), "item": None}
+
+
+def test_search_by_item_leaves_the_item_out(shared):
+    response = shared.post("/search", json={"item": int(IDS[7]), "k": 15, "explore": 0})
+    assert found(response) == reference(BITS[7], np.ones(N_BITS), 15, leave_out=IDS[7])
+
+
+def test_search_by_vector_uses_magnitudes_and_hamming_does_not(shared, files):
+    vector = np.random.default_rng(2).normal(size=N_BITS)
+    values = vector - np.load(files / "hasher.npz")["mean_"]
+    body = {"vector": vector.tolist(), "k": 12, "explore": 0}
+    assert found(shared.post("/search", json=body)) == reference(values > 0, np.abs(values), 12)
+    assert found(shared.post("/search?profile=hamming", json=body)) == reference(values > 0, np.ones(N_BITS), 12)
+
+
+def test_results_carry_ranks_ties_and_texts(shared):
+    results = shared.post("/search", json={"item": 1, "k": 30, "explore": 0}).json()["results"]
+    assert [result["rank"] for result in results] == list(range(1, 31))
+    distances = [result["distance"] for result in results]
+    assert [result["tie"] for result in results] == [distances.index(d) + 1 for d in distances]
+    assert len(set(distances)) < 30
+    for result in results:
+        row = (result["id"] - 1) // 3
+        assert result["title"] == f"<b>item</b> {result['id']}"
+        assert result["payload"]["price"] == (None if row == 0 else row / 2)
+        assert result["payload"]["day"].startswith("2023-11-14")
+        expected = f"/items/{result['id']}/image"
+        assert result["image"] == [expected, expected, expected, "https://images.example.org/a.png", None][row % 5]
+
+
+def test_digits_are_found_by_their_own_pictures(tmp_path):
+    with serving(sources.embedded_digits(), tmp_path) as client:
+        assert client.get("/collection").json() == {
+            "name": "digits",
+            "n_items": 10_000,
+            "n_bits": 64,
+            "has_images": True,
+            "has_hasher": True,
+            "image_search": True,
+            "page_size": 20,
+            "explore": 4,
+        }
+        picture = client.get("/items/12/image")
+        assert picture.headers["content-type"] == "image/png"
+        pixels = np.asarray(Image.open(io.BytesIO(picture.content)))
+        np.testing.assert_array_equal(255 - pixels, digits().images[12])
+        upload = {"file": ("digit.png", picture.content, "image/png")}
+        top = client.post("/search/image?k=3&explore=0", files=upload).json()
+        assert top["results"][0]["id"] == 12
+        assert top["results"][0]["distance"] == 0
+        # The same digit drawn large, off its centre, in colour: still found among those of its kind.
+        large = Image.new("RGB", (400, 300), "white")
+        large.paste(Image.fromarray(pixels).resize((112, 112)), (250, 20))
+        out = io.BytesIO()
+        large.save(out, "JPEG")
+        near = client.post("/search/image?k=10&explore=0", files={"file": ("d.jpg", out.getvalue(), "image/jpeg")})
+        labels = [result["payload"]["label"] for result in near.json()["results"]]
+        assert labels.count(digits().labels[12]) >= 8
+
+
+# Feedback
+
+
+def page_of(client, item=1, k=6):
+    response = client.post("/search", json={"item": item, "k": k}).json()
+    return {
+        "version": response["version"],
+        "query": {"item": item},
+        "shown": [{"id": result["id"], "explored": result["explored"]} for result in response["results"]],
+    }
+
+
+def test_the_same_key_counts_once(client):
+    page = page_of(client)
+    body = page | {"key": "one", "clicked": [page["shown"][2]["id"]]}
+    first, again = client.post("/feedback", json=body), client.post("/feedback", json=body)
+    assert (first.status_code, first.json()) == (201, {"accepted": True, "n_clicks": 1})
+    assert (again.status_code, again.json()) == (200, {"accepted": False, "n_clicks": 1})
+    assert client.post("/feedback", json=body | {"key": "two"}).json() == {"accepted": True, "n_clicks": 2}
+
+
+def test_one_key_from_many_threads_counts_once(client):
+    body = page_of(client) | {"clicked": []}
+    statuses = []
+
+    def send(number):
+        response = client.post("/feedback", json=body | {"key": f"key {number % 5}".replace(" ", "-")})
+        statuses.append(response.status_code)
+
+    threads = [threading.Thread(target=send, args=(i,)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200] * 15 + [201] * 5
+    assert client.get("/profiles").json()[1]["n_clicks"] == 5
+
+
+def test_clicks_of_profiles_are_kept_apart(client):
+    body = page_of(client) | {"clicked": []}
+    assert client.put("/profiles/tenant").status_code == 201
+    assert client.post("/feedback?profile=tenant", json=body | {"key": "a"}).json()["n_clicks"] == 1
+    assert client.post("/feedback", json=body | {"key": "b", "profile": "tenant"}).json()["n_clicks"] == 2
+    assert client.post("/feedback", json=body | {"key": "c"}).json()["n_clicks"] == 1
+
+
+def test_a_removed_item_does_not_lose_the_click(client):
+    page = page_of(client)
+    gone = page["shown"][0]["id"]
+    assert client.delete(f"/items/{gone}").status_code == 204
+    body = page | {"key": "k", "clicked": [page["shown"][1]["id"]]}
+    assert client.post("/feedback", json=body).status_code == 201
+
+
+# Items
+
+
+def test_items_are_added_replaced_removed_and_found(client):
+    new = {"id": 5000, "code": "fffff0", "title": "new", "payload": {"deep": [1, {"a": None}]}}
+    other = {"id": 1, "vector": np.linspace(-1, 1, N_BITS).tolist(), "image": "pictures/red.png"}
+    response = client.post("/items", json={"items": [new, other]})
+    assert (response.status_code, response.json()) == (201, {"added": 1, "replaced": 1})
+    assert client.get("/items/5000").json() == new | {"image": None}
+    assert client.get("/items/1").json()["image"] == "/items/1/image"
+    assert client.get("/items/1").json()["title"] is None
+    top = client.post("/search", json={"code": "fffff0", "k": 1, "explore": 0}).json()["results"][0]
+    assert (top["id"], top["distance"], top["title"]) == (5000, 0, "new")
+    assert client.delete("/items/5000").status_code == 204
+    assert client.delete("/items/5000").status_code == 404
+    assert client.get("/items/5000").status_code == 404
+    listed = client.get("/items?offset=1&limit=3").json()
+    assert listed["total"] == N
+    assert [item["id"] for item in listed["items"]] == IDS[1:4].tolist()
+    assert [item["code"] for item in listed["items"]] == [code.tobytes().hex() for code in CODES[1:4]]
+
+
+def test_items_survive_a_restart(files, tmp_path):
+    with serving(load(files), tmp_path) as client:
+        client.post("/items", json={"items": [{"id": i, "code": f"{i:04x}f0"} for i in range(1000, 1030)]})
+        client.delete("/items/1003")
+        client.delete("/items/1")
+        before = client.post("/search", json={"code": "03f0f0", "k": 50, "explore": 0}).json()["results"]
+    with serving(load(files), tmp_path) as client:
+        after = client.post("/search", json={"code": "03f0f0", "k": 50, "explore": 0}).json()["results"]
+        assert after == before
+        assert client.get("/collection").json()["n_items"] == N - 1 + 29
+        assert client.get("/items/1003").status_code == client.get("/items/1").status_code == 404
+        assert client.post("/items", json={"items": [{"id": 1, "code": "0000f0"}]}).json() == {
+            "added": 1,
+            "replaced": 0,
+        }
+
+
+def test_pictures_are_confined_to_their_folder(client):
+    shown = client.get("/items/1/image")
+    assert (shown.status_code, shown.headers["content-type"]) == (200, "image/png")
+    assert client.get("/items/4/image").status_code == 422  # ../secret.png
+    assert client.get("/items/7/image").status_code == 422  # a link out of the folder
+    assert client.get("/items/10/image").status_code == 404  # a URL is not ours to serve
+    assert client.get("/items/13/image").status_code == 404
+    for bad in ("../secret.png", "/etc/hosts.png", "pictures/link.png", "pictures/a.svg", "items.parquet", "a\0.png"):
+        response = client.post("/items", json={"items": [{"id": 9000, "code": "000000", "image": bad}]})
+        assert response.status_code == 422, bad
+    assert client.get("/items/9000").status_code == 404
+
+
+# Profiles and versions
+
+
+def test_versions_are_kept_activated_and_rolled_back(client):
+    weights = np.linspace(0.5, 2, N_BITS).round(3)
+    made = client.post("/profiles/default/versions", json={"weights": weights.tolist()})
+    assert (made.status_code, made.json()["number"], made.json()["active"]) == (201, 2, False)
+    body = {"item": 1, "k": 9, "explore": 0}
+    plain = reference(BITS[0], np.ones(N_BITS), 9, leave_out=1)
+    weighted = reference(BITS[0], weights, 9, leave_out=1)
+    assert found(client.post("/search", json=body)) == plain
+    assert found(client.post("/search", json=body | {"version": 2})) == weighted
+    assert client.post("/profiles/default/versions/2/activate").json() == {"profile": "default", "version": 2}
+    answer = client.post("/search", json=body)
+    assert (found(answer), answer.json()["version"]) == (weighted, 2)
+    assert found(client.post("/search?profile=hamming", json=body)) == plain
+    shown = client.get("/profiles/default/versions/2").json()
+    np.testing.assert_allclose(shown["weights"], weights, rtol=1e-6)
+    assert shown["origin"] == "given"
+    listed = client.get("/profiles/default/versions").json()
+    assert (listed["active"], listed["rollback_to"]) == (2, 1)
+    assert [entry["reason"] for entry in listed["activations"]] == ["start", "user"]
+    assert client.post("/profiles/default/rollback").json()["version"] == 1
+    assert found(client.post("/search", json=body)) == plain
+    assert client.post("/profiles/default/rollback").status_code == 409
+    assert [v["number"] for v in client.get("/profiles/default/versions").json()["versions"]] == [1, 2]
+
+
+def test_profiles_are_made_once(client):
+    weights = {"weights": [1.0] * N_BITS}
+    assert client.put("/profiles/arm-b", json=weights).status_code == 201
+    assert client.put("/profiles/arm-b").status_code == 200
+    assert client.put("/profiles/arm-b", json=weights).status_code == 409
+    assert [p["name"] for p in client.get("/profiles").json()] == ["hamming", "default", "arm-b"]
+
+
+def test_an_index_with_weights_starts_from_them(tmp_path):
+    weights = np.arange(N_BITS, dtype=np.float32)
+    source = sources.Source("w", Index(CODES, n_bits=N_BITS, ids=IDS, weights=weights), sources.NoItems())
+    with serving(source, tmp_path) as client:
+        assert client.get("/profiles/default/versions/1").json()["weights"] == weights.tolist()
+        body = {"item": 1, "k": 9, "explore": 0}
+        assert found(client.post("/search", json=body)) == reference(BITS[0], weights, 9, leave_out=1)
+
+
+def test_a_data_base_of_other_codes_is_refused(files, tmp_path):
+    with serving(load(files), tmp_path):
+        pass
+    other = sources.Source("other", Index(np.zeros((1, 2), np.uint8)), sources.NoItems())
+    with pytest.raises(ValueError, match="must have n_bits 16, got one with 20"), serving(other, tmp_path):
+        pass
+
+
+# What is refused
+
+GOOD = {"key": "k", "query": {"item": 1}, "shown": [{"id": 1}, {"id": 4}], "clicked": [4]}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "message"),
+    [
+        ("POST", "/search", {}, 422, "exactly one of item, code and vector, got none"),
+        ("POST", "/search", {"item": 1, "code": "00"}, 422, "exactly one"),
+        ("POST", "/search", {"item": 2}, 404, "no item 2"),
+        ("POST", "/search", {"item": -1}, 422, "greater than or equal to 0"),
+        ("POST", "/search", {"item": 2**63}, 422, "less than"),
+        ("POST", "/search", {"item": "1"}, 422, "valid integer"),
+        ("POST", "/search", {"item": 1, "k": 0}, 422, "k: "),
+        ("POST", "/search", {"item": 1, "k": 1001}, 422, "k: "),
+        ("POST", "/search", {"item": 1, "kk": 5}, 422, "kk: "),
+        ("POST", "/search", {"item": 1, "profile": "nobody"}, 404, "no profile 'nobody'"),
+        ("POST", "/search", {"item": 1, "profile": "../x"}, 422, "pattern"),
+        ("POST", "/search", {"item": 1, "version": 9}, 404, "no version 9"),
+        ("POST", "/search", {"item": 1, "version": "newest"}, 422, "version"),
+        ("POST", "/search", {"item": 1, "explore": -1}, 422, "explore"),
+        ("POST", "/search", {"code": "00"}, 422, "6 hex digits or base64 of 3 bytes, got '00'"),
+        ("POST", "/search", {"code": "zzzzzz"}, 422, "6 hex digits"),
+        ("POST", "/search", {"code": "00000f"}, 422, "last 4 bits"),
+        ("POST", "/search", {"vector": [1.0]}, 422, "vector must hold 20 numbers, got 1"),
+        ("POST", "/search", {"vector": []}, 422, "vector"),
+        ("POST", "/search", {"vector": [1e308] * 20}, 422, "float32"),
+        ("POST", "/feedback", GOOD | {"clicked": [7]}, 422, "clicked must be among what was shown, got 7"),
+        ("POST", "/feedback", GOOD | {"shown": [{"id": 1}, {"id": 1}], "clicked": []}, 422, "every item once"),
+        ("POST", "/feedback", GOOD | {"shown": [{"id": 2}], "clicked": []}, 422, "items of this collection, got 2"),
+        ("POST", "/feedback", GOOD | {"shown": []}, 422, "shown"),
+        ("POST", "/feedback", GOOD | {"key": ""}, 422, "key"),
+        ("POST", "/feedback", GOOD | {"key": "a b"}, 422, "key"),
+        ("POST", "/feedback", GOOD | {"query": {"item": 2}}, 404, "no item 2"),
+        ("POST", "/feedback", GOOD | {"profile": "hamming"}, 403, "read-only"),
+        ("POST", "/feedback", GOOD | {"profile": "nobody"}, 404, "nobody"),
+        ("POST", "/items", {"items": []}, 422, "items"),
+        ("POST", "/items", {"items": [{"id": 5000}]}, 422, "either a code or a vector"),
+        ("POST", "/items", {"items": [{"id": 5000, "code": "000000"}] * 2}, 422, "every id once"),
+        ("POST", "/items", {"items": [{"id": 5000, "code": "000000"}, {"id": 1, "code": "0"}]}, 422, "hex digits"),
+        ("POST", "/items", {"items": [{"id": 5000, "code": "000000", "title": "x" * 2001}]}, 422, "title"),
+        ("POST", "/items", {"items": [{"id": 5000, "code": "000000", "title": "a\0b"}]}, 422, "zero character"),
+        ("POST", "/items", {"items": [{"id": i, "code": "000000"} for i in range(1001)]}, 422, "items"),
+        ("GET", "/items/2", None, 404, "no item 2"),
+        ("GET", "/items/x", None, 422, "item: "),
+        ("GET", "/items?limit=1001", None, 422, "limit"),
+        ("DELETE", "/items/2", None, 404, "no item 2"),
+        ("PUT", "/profiles/a b", None, 422, "name: "),
+        ("PUT", "/profiles/b", {"weights": [1.0]}, 422, "weights must hold 20 values, one a bit, got 1"),
+        ("PUT", "/profiles/b", {"weights": [-1.0] * 20}, 422, "greater than or equal to 0"),
+        ("GET", "/profiles/nobody/versions", None, 404, "nobody"),
+        ("GET", "/profiles/default/versions/7", None, 404, "no version 7"),
+        ("GET", "/profiles/nobody/quality", None, 404, "nobody"),
+        ("POST", "/profiles/default/versions/7/activate", None, 404, "no version 7"),
+        ("POST", "/profiles/hamming/versions", {"weights": [1.0] * 20}, 403, "read-only"),
+        ("POST", "/profiles/hamming/rollback", None, 403, "read-only"),
+    ],
+)
+def test_bad_input_is_refused_and_changes_nothing(shared, method, path, body, status, message):
+    before = shared.get("/profiles").json(), shared.get("/collection").json()
+    response = shared.request(method, path, json=body)
+    assert response.status_code == status, response.text
+    assert message in response.json()["detail"]
+    assert (shared.get("/profiles").json(), shared.get("/collection").json()) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"{", 422),
+        (b"\xff\xfe", 422),
+        (b'{"vector": [NaN, 1]}', 422),
+        (b'{"item": ' + b"9" * 5000 + b"}", 400),
+        (b"[" * 100_000, 400),
+        (b"", 422),
+    ],
+)
+def test_broken_json_is_refused(shared, content, status):
+    response = shared.post("/search", content=content, headers={"content-type": "application/json"})
+    assert response.status_code == status
+    assert isinstance(response.json()["detail"], str)
+
+
+@pytest.mark.parametrize("payload", ['{"a": NaN}', '{"a": "\\ud800"}', '{"a": 1e999}'])
+def test_payloads_are_what_json_can_hold(shared, payload):
+    content = b'{"items": [{"id": 7000, "code": "000000", "payload": %s}]}' % payload.encode()
+    response = shared.post("/items", content=content, headers={"content-type": "application/json"})
+    assert response.status_code == 422
+    assert shared.get("/items/7000").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "picture"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "picture"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "picture"),
+    ],
+)
+def test_uploads_that_are_no_pictures_are_refused(data, message):
+    with pytest.raises(ValueError, match=message):
+        images.decode(data)
+
+
+def test_large_pictures_are_refused_before_they_are_decompressed(monkeypatch):
+    out = io.BytesIO()
+    Image.new("1", (8000, 8000)).save(out, "PNG")
+    assert len(out.getvalue()) < 100_000
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decompressed"))
+    with pytest.raises(ValueError, match="at most 16000000 pixels, got 8000 by 8000"):
+        images.decode(out.getvalue())
+
+
+def test_an_upload_needs_image_features(shared):
+    response = shared.post("/search/image", files={"file": ("a.png", b"x", "image/png")})
+    assert response.status_code == 422
+    assert "--image-features" in response.json()["detail"]
+
+
+def test_own_pictures_are_found_by_their_pixels(tmp_path):
+    rng = np.random.default_rng(3)
+    pictures = rng.integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    hasher = SignBits().fit(pictures.reshape(40, -1) / 255)
+    hasher.save(tmp_path / "hasher.npz")
+    Index(hasher.transform(pictures.reshape(40, -1) / 255)).save(tmp_path / "p.index")
+    source = sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", "pixels:8")
+    with serving(source, tmp_path) as client:
+        for row in (0, 17):
+            upload = {"file": ("a.png", images.png(pictures[row]), "image/png")}
+            assert client.post("/search/image?k=1&explore=0", files=upload).json()["results"][0]["id"] == row
+    with pytest.raises(ValueError, match="the 64 values that the hasher takes, got 81"):
+        sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", "pixels:9")
+    with pytest.raises(ValueError, match="pixels:SIDE or gist:SIDE"):
+        sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", "raw")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": ["a"]}, "must have a column id"),
+        ({"id": [1, 1]}, "none twice"),
+        ({"id": ["a"]}, "whole numbers"),
+    ],
+)
+def test_items_files_are_checked(tmp_path, table, message):
+    pyarrow.parquet.write_table(pa.table(table), tmp_path / "items.parquet")
+    with pytest.raises(ValueError, match=message):
+        sources.ParquetItems(tmp_path / "items.parquet")
+
+
+def test_metrics_and_health(client):
+    client.post("/search", json={"item": 1})
+    client.post("/feedback", json=GOOD)
+    client.post("/feedback", json=GOOD)
+    client.get("/no/such/route/12345")
+    assert client.get("/healthz").json() == {"status": "ok"}
+    lines = client.get("/metrics").text.splitlines()
+    assert 'bitrank_requests_total{route="/search",status="200"} 1.0' in lines
+    assert 'bitrank_clicks_total{kind="new"} 1.0' in lines
+    assert 'bitrank_clicks_total{kind="again"} 1.0' in lines
+    assert "bitrank_items 300.0" in lines
+    assert 'bitrank_active_version{profile="default"} 1.0' in lines
+    assert not any("12345" in line for line in lines)
+
+
+def test_the_documentation_needs_no_other_host(client):
+    html = client.get("/docs").text
+    assert "http" not in html.replace("https://", "http")
+    for path in ("/docs/assets/swagger-ui-bundle.js", "/docs/assets/swagger-ui.css", "/docs/start.js"):
+        assert path in html
+        assert client.get(path).status_code == 200
+    assert "<script>" not in html
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {"/search", "/feedback", "/items", "/profiles/{name}/rollback"} <= set(paths)

@@ -1,0 +1,196 @@
+"""Clicks through the service: the candidate follows, the gate decides, activations are recorded and can be undone."""
+
+import time
+
+import numpy as np
+import pytest
+from serving import serving
+
+from bitrank import ITQ
+from bitrank.datasets import digits
+from bitrank.index import Index
+from bitrank.service import sources
+
+N = 2000
+
+
+@pytest.fixture(scope="module")
+def collection():
+    """Digits as 32-bit codes, with their labels to simulate users by."""
+    images, labels = digits()
+    X = images[:N].reshape(N, -1) / np.float32(255)
+    return ITQ(n_bits=32, random_state=0).fit(X).transform(X), labels[:N]
+
+
+def source(collection):
+    return sources.Source("digits", Index(collection[0]), sources.NoItems())
+
+
+class User:
+    """Looks at a place with chance 1 / log2(rank + 1), and clicks what has the label of the query, or anything."""
+
+    def __init__(self, client, labels, seed, random_share=0.1, prefix="page"):
+        self.client, self.labels, self.random_share, self.prefix = client, labels, random_share, prefix
+        self.rng, self.n = np.random.default_rng(seed), 0
+
+    def answer(self, n_pages):
+        for _ in range(n_pages):
+            item = int(self.rng.integers(N))
+            page = self.client.post("/search", json={"item": item}).json()
+            shown = [{"id": result["id"], "explored": result["explored"]} for result in page["results"]]
+            ids = np.array([result["id"] for result in page["results"]])
+            seen = self.rng.random(len(ids)) < 1 / np.log2(np.arange(len(ids)) + 2)
+            liked = self.labels[ids] == self.labels[item]
+            noise = self.rng.random(len(ids)) < self.random_share
+            liked = np.where(noise, self.rng.random(len(ids)) < 0.5, liked)
+            body = {
+                "key": f"{self.prefix}-{self.n}",
+                "version": page["version"],
+                "query": {"item": item},
+                "shown": shown,
+                "clicked": ids[seen & liked].tolist(),
+            }
+            self.n += 1
+            assert self.client.post("/feedback", json=body).status_code == 201
+        wait_until_learned(self.client)
+
+
+def wait_until_learned(client):
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        lines = client.get("/metrics").text.splitlines()
+        if 'bitrank_clicks_to_learn{profile="default"} 0.0' in lines:
+            return
+        time.sleep(0.01)
+    raise TimeoutError("the clicks are not learned")
+
+
+def versions(client):
+    return client.get("/profiles/default/versions").json()
+
+
+def test_a_page_explores_and_says_so(collection, tmp_path):
+    with serving(source(collection), tmp_path, random_state=0) as client:
+        places = np.zeros(20)
+        for item in range(40):
+            results = client.post("/search", json={"item": item}).json()["results"]
+            plain = client.post("/search", json={"item": item, "explore": 0, "k": 16}).json()["results"]
+            assert len({result["id"] for result in results}) == 20
+            assert item not in {result["id"] for result in results}
+            top = [result["id"] for result in results if not result["explored"]]
+            assert top == [result["id"] for result in plain]
+            places += [result["explored"] for result in results]
+            for result in results:
+                bits = np.unpackbits(collection[0][item] ^ collection[0][result["id"]]).sum()
+                assert result["distance"] == bits
+                assert not result["explored"] or result["tie"] == result["rank"]
+        assert places.sum() == 4 * 40
+        assert (places > 0).all()
+        assert not any(
+            r["explored"] for r in client.post("/search?profile=hamming", json={"item": 1}).json()["results"]
+        )
+        assert all(
+            r["explored"] for r in client.post("/search", json={"item": 1, "k": 3, "explore": 9}).json()["results"]
+        )
+
+
+def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_undoes_it(collection, tmp_path):
+    with serving(source(collection), tmp_path, random_state=1) as client:
+        user = User(client, collection[1], seed=1)
+        uniform = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
+        user.answer(10)
+        moved = client.post("/search", json={"item": 3, "explore": 0, "k": 50, "version": "candidate"}).json()
+        assert moved["version"] == "candidate"
+        assert [r["id"] for r in moved["results"]] != [r["id"] for r in uniform["results"]]
+        same = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
+        assert same["results"] == uniform["results"], "ten pages do not pass the gate"
+
+        while versions(client)["active"] == 1 and user.n < 1000:
+            user.answer(20)
+        listed = versions(client)
+        assert listed["active"] >= 2
+        entry = listed["activations"][-1]
+        assert entry["reason"] == "gate"
+        newest = client.get(f"/profiles/default/versions/{listed['active']}").json()
+        assert (newest["origin"], newest["n_clicks"]) == ("clicks", entry["n_clicks"])
+        assert np.ptp(newest["weights"]) > 0
+        quality = client.get("/profiles/default/quality").json()
+        last = next(row for row in quality if row["n_pages"] == entry["n_clicks"])
+        assert last["decision"] == "activate"
+        assert last["candidate"] == newest["figures"]["candidate"]
+        assert last["candidate"] >= last["hamming"] - 0.01
+        assert not last["alarm"]
+        assert all(row["decision"] == "keep" for row in quality if row["n_pages"] < entry["n_clicks"])
+        learned = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
+        assert learned["results"] != uniform["results"]
+
+        assert client.post("/profiles/default/rollback").json()["version"] == newest["made_from"]
+        back = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
+        assert back["results"] == uniform["results"]
+        user.answer(8)
+        assert versions(client)["active"] == newest["made_from"], "what was undone must not come back at once"
+        candidate = client.service.learning.candidate("default")
+        n_log = client.get("/profiles").json()[1]["n_clicks"]
+
+    # A restart reads the log after the rollback, and arrives at the same candidate.
+    with serving(source(collection), tmp_path, random_state=1) as client:
+        wait_until_learned(client)
+        np.testing.assert_array_equal(client.service.learning.candidate("default"), candidate)
+        assert client.get("/profiles").json()[1]["n_clicks"] == n_log
+        assert versions(client)["active"] == newest["made_from"]
+
+
+def test_clicks_at_random_never_pass(collection, tmp_path):
+    with serving(source(collection), tmp_path, random_state=2) as client:
+        user = User(client, collection[1], seed=2, random_share=1.0)
+        user.answer(400)
+        listed = versions(client)
+        assert listed["active"] == 1
+        quality = client.get("/profiles/default/quality").json()
+        assert any(row["hamming"] is not None for row in quality)
+        assert all(row["decision"] == "keep" for row in quality)
+
+
+def test_the_alarm_rings_when_the_active_version_is_behind_hamming(collection, tmp_path):
+    with serving(source(collection), tmp_path, random_state=3) as client:
+        # A version that looks at four bits of 32 is far worse than Hamming; clicks must tell.
+        weights = np.where(np.arange(32) < 4, 1.0, 1e-3).tolist()
+        number = client.post("/profiles/default/versions", json={"weights": weights}).json()["number"]
+        client.post(f"/profiles/default/versions/{number}/activate")
+        user = User(client, collection[1], seed=3)
+        while user.n < 1000 and not any(row["alarm"] for row in client.get("/profiles/default/quality").json()):
+            user.answer(20)
+        rung = next(row for row in client.get("/profiles/default/quality").json() if row["alarm"])
+        assert rung["active"] < rung["hamming"]
+
+
+def test_two_processes_over_one_data_base_agree(collection, tmp_path):
+    with serving(source(collection), tmp_path) as one, serving(source(collection), tmp_path) as two:
+        number = one.post("/profiles/default/versions", json={"weights": [2.0] * 32}).json()["number"]
+        one.post(f"/profiles/default/versions/{number}/activate")
+        one.post("/items", json={"items": [{"id": 9000, "code": "00000000", "title": "shared"}]})
+        one.delete("/items/5")
+        one.put("/profiles/tenant")
+        page = one.post("/search", json={"item": 3, "k": 10}).json()
+        shown = [{"id": result["id"]} for result in page["results"]]
+        clicked = [shown[0]["id"], shown[4]["id"]]
+        for key in ("a", "b", "c"):
+            body = {"key": key, "query": {"item": 3}, "shown": shown, "clicked": clicked}
+            assert one.post("/feedback", json=body).status_code == 201
+            assert two.post("/feedback", json=body).status_code == 200
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            found = two.post("/search", json={"item": 3, "k": 1})
+            learned = [client.service.learning.candidate("default") for client in (one, two)]
+            if (
+                found.json()["version"] == number
+                and two.get("/items/9000").status_code == 200
+                and two.get("/items/5").status_code == 404
+                and two.post("/search?profile=tenant", json={"item": 3}).status_code == 200
+                and all(weights is not None and np.ptp(weights) > 0 for weights in learned)
+            ):
+                break
+            time.sleep(0.05)
+        else:
+            raise TimeoutError("the second process does not follow the first")
+        assert two.get("/items/9000").json()["title"] == "shared"
