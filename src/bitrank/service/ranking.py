@@ -109,6 +109,9 @@ class Service:
         """The active version of a profile."""
         version = self._active.get(profile)
         if version is None:
+            self.refresh_active()  # another process may have made it just now
+            version = self._active.get(profile)
+        if version is None:
             raise UnknownVersionError(f"no profile {profile!r:.80}")
         return version
 
@@ -216,7 +219,8 @@ class Service:
         clicked: set[int],
     ) -> tuple[bool, int]:
         """Log an answered page; items that are not there any more are left out of it."""
-        there = [(item, explored) for item, explored in shown if self.collection.has(item)]
+        gone = set(self.collection.missing([item for item, _ in shown]))
+        there = [(item, explored) for item, explored in shown if item not in gone]
         if not there:
             raise ValueError(f"shown must hold items of this collection, got {shown[0][0]} and no other that is there")
         click = Click(
