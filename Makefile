@@ -4,13 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-lowest check bench bench-learning reproduce reproduce-quick sanitize test-neon clean
+.PHONY: demo test browser test-lowest check bench bench-learning reproduce reproduce-quick sanitize test-neon clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
 
-test: $(VENV)/test.installed
+test: $(VENV)/test.installed browser
 	$(BIN)/python -m pytest
+
+# The page's tests drive Chromium: installed where it is missing and may be (root on Debian), else they are left out.
+browser:
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome || { test "$$(id -u)" = 0 \
+	  && export DEBIAN_FRONTEND=noninteractive && timeout 120 apt-get update -qq \
+	  && timeout 600 apt-get install -qq --no-install-recommends chromium; }; } >/dev/null 2>&1 || true
 
 # The same with the lowest versions that pyproject.toml allows, in a virtualenv of its own.
 LOWEST := numpy==2.0.* scipy==1.13.* scikit-learn==1.6.* matplotlib==3.9.*

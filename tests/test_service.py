@@ -346,6 +346,7 @@ GOOD = {"key": "k", "query": {"item": 1}, "shown": [{"id": 1}, {"id": 4}], "clic
         ("POST", "/feedback", GOOD | {"query": {"item": 2}}, 404, "no item 2"),
         ("POST", "/feedback", GOOD | {"profile": "hamming"}, 403, "read-only"),
         ("POST", "/feedback", GOOD | {"profile": "nobody"}, 404, "nobody"),
+        ("POST", "/feedback", GOOD | {"version": 9}, 404, "no version 9"),
         ("POST", "/items", {"items": []}, 422, "items"),
         ("POST", "/items", {"items": [{"id": 5000}]}, 422, "either a code or a vector"),
         ("POST", "/items", {"items": [{"id": 5000, "code": "000000"}] * 2}, 422, "every id once"),

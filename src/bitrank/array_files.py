@@ -31,16 +31,14 @@ def read_array(path: str | Path) -> npt.NDArray[Any]:
     >>> read_array("labels.csv")
     array([3, 1, 2])
     """
-    path = Path(path)
+    path = check_kind(path)
     try:
         if path.suffix == ".npy":
             array: npt.NDArray[Any] = np.load(path, allow_pickle=False)
         elif path.suffix == ".csv":
             array = _plain(np.loadtxt(path, delimiter=",", dtype=np.str_, ndmin=1))
-        elif path.suffix == ".json":
-            array = np.asarray(json.loads(path.read_text(encoding="utf-8")))
         else:
-            raise ValueError(f"the file must end in {', '.join(KINDS)}")
+            array = np.asarray(json.loads(path.read_text(encoding="utf-8")))
         if array.dtype.kind not in "biufU":
             raise ValueError(f"expected numbers or texts in rows of one length, got {array.dtype}")
     except ValueError as error:
@@ -67,17 +65,22 @@ def write_array(path: str | Path, array: npt.NDArray[Any]) -> None:
     >>> read_array("weights.json")
     array([0.5, 2. ])
     """
-    path = Path(path)
+    path = check_kind(path)
     if path.suffix == ".npy":
         with open(path, "wb") as file:
             np.save(file, array, allow_pickle=False)
     elif path.suffix == ".csv":
         lines = (",".join(map(str, np.atleast_1d(row).tolist())) for row in array)
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    elif path.suffix == ".json":
-        path.write_text(json.dumps(array.tolist()) + "\n", encoding="utf-8")
     else:
+        path.write_text(json.dumps(array.tolist()) + "\n", encoding="utf-8")
+
+
+def check_kind(path: str | Path) -> Path:
+    """A path that ends as one of these files does, or a ValueError."""
+    if Path(path).suffix not in KINDS:
         raise ValueError(f"{path}: the file must end in {', '.join(KINDS)}")
+    return Path(path)
 
 
 def read_weights(source: str, token: str | None = None) -> Weights:

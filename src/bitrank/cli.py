@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     usage: bitrank ...
     2
     """
-    parser = _parser()
+    parser = make_parser()
     arguments = parser.parse_args(argv)
     if arguments.command is None:
         parser.print_help()
@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise SystemExit(f"bitrank {arguments.command}: {error}") from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; docs/cli.md is made from it."""
     parser = argparse.ArgumentParser(prog="bitrank", description="Rank binary codes by learned weights per bit.")
     parser.add_argument("--version", action="version", version=f"bitrank {bitrank.__version__}")
     commands = parser.add_subparsers(dest="command")

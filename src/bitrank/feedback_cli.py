@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bitrank.array_files import get_json, read_weights, write_array
+from bitrank.array_files import check_kind, get_json, read_weights, write_array
 from bitrank.feedback import LoggedPage, LogReader, Replay, read_log, replay
 from bitrank.hashing import load_hasher
 from bitrank.index import Index
@@ -88,6 +88,8 @@ def _send(pages: list[LoggedPage], url: str) -> dict[str, int]:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
+    if arguments.output is not None:
+        check_kind(arguments.output)
     index = Index.load(arguments.index)
     codes, ids = index.export()
     project = None if arguments.hasher is None else load_hasher(arguments.hasher).project

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.array_files import read_array, read_weights, write_array
+from bitrank.array_files import check_kind, read_array, read_weights, write_array
 from bitrank.codes import Codes, check_labels, check_n_bits, distances
 from bitrank.metrics import evaluate
 from bitrank.progress import progress
@@ -39,8 +39,18 @@ def add_parser(commands: Any) -> None:
         help="rows of (query, dissimilar, similar) as row numbers; a fourth, similar, is allowed",
     )
     fit.add_argument("--queries", type=Path, help=".npy of codes that the triplets' queries are rows of, if not CODES")
-    fit.add_argument("--scoring", choices=("guarded", "map", "p10"), default="guarded", help="default: %(default)s")
-    fit.add_argument("--validation", choices=("rows", "classes"), default="rows", help="default: %(default)s")
+    fit.add_argument(
+        "--scoring",
+        choices=("guarded", "map", "p10"),
+        default="guarded",
+        help="what to raise on held-out data: MAP without losing P@10, MAP, or P@10 (default: %(default)s)",
+    )
+    fit.add_argument(
+        "--validation",
+        choices=("rows", "classes"),
+        default="rows",
+        help="what to hold out: classes, where future ones will be new (default: %(default)s)",
+    )
     fit.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: %(default)s)")
     fit.add_argument("--output", type=Path, required=True, help="weights to write: .npy, .csv or .json")
     fit.set_defaults(run=_fit)
@@ -77,6 +87,7 @@ def _add_codes(command: argparse.ArgumentParser) -> None:
 
 
 def _fit(arguments: argparse.Namespace) -> int:
+    check_kind(arguments.output)
     codes = read_array(arguments.codes)
     learner = RankingSVM(
         arguments.n_bits, scoring=arguments.scoring, validation=arguments.validation, random_state=arguments.seed

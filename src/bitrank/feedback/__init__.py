@@ -6,7 +6,7 @@ data base. A service, a replay of a log and a simulation all use it in the same 
 
 from bitrank.feedback.exploration import explore
 from bitrank.feedback.graph import ClickGraph
-from bitrank.feedback.held_out import Decision, HeldOutPages
+from bitrank.feedback.held_out import Decision
 from bitrank.feedback.history import Replay, replay
 from bitrank.feedback.learner import ClickLearner
 from bitrank.feedback.logs import LoggedPage, LogReader, read_log
@@ -16,7 +16,6 @@ __all__ = [
     "ClickGraph",
     "ClickLearner",
     "Decision",
-    "HeldOutPages",
     "LogReader",
     "LoggedPage",
     "Page",

@@ -7,6 +7,7 @@ to items that are alike but far apart, which no page of near results shows. The 
 from __future__ import annotations
 
 import random
+from bisect import bisect
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -55,7 +56,7 @@ class ClickGraph:
     seed : int
     """
 
-    def __init__(self, n_bytes: int, *, n_pages: int = 10_000, n_hops: int = 16, skipped: float = 0.2, seed: int = 0):
+    def __init__(self, n_bytes: int, *, n_pages: int = 10_000, n_hops: int = 24, skipped: float = 0.2, seed: int = 0):
         self.n_bytes, self.n_pages, self.n_hops, self.skipped = n_bytes, n_pages, n_hops, skipped
         self._nodes: dict[int, _Node] = {}  # by number, the oldest first
         self._next = 0
@@ -104,7 +105,7 @@ class ClickGraph:
         for _ in range(n if self._nodes and len(collection) else 0):
             node = self._any_node()
             if node.skipped and self._random.random() < self.skipped:
-                query, similar = node.members[0], self._member(node, clicked=True)
+                query, similar = node.members[0], self._member(node, first=1)
                 dissimilar = self._random.choices(node.skipped, cum_weights=node.skip_weights)[0]
             else:
                 query, similar = self._member(node), self._walk(self._member(node))
@@ -118,11 +119,11 @@ class ClickGraph:
     def _any_node(self) -> _Node:
         return self._nodes[self._random.randrange(self._next - len(self._nodes), self._next)]
 
-    def _member(self, node: _Node, clicked: bool = False) -> bytes:
-        while True:
-            (found,) = self._random.choices(range(len(node.members)), cum_weights=node.weights)
-            if found > 0 or not clicked:
-                return node.members[found]
+    def _member(self, node: _Node, first: int = 0) -> bytes:
+        """One of the page's members by weight; from the second on, one that was clicked."""
+        start = node.weights[first - 1] if first else 0.0
+        at = start + (node.weights[-1] - start) * self._random.random()
+        return node.members[min(bisect(node.weights, at), len(node.members) - 1)]
 
     def _walk(self, code: bytes) -> bytes:
         for _ in range(self.n_hops):

@@ -1,16 +1,15 @@
-"""The gate of clicks: held-out pages replayed under several weights, and the `Decision` that follows.
+"""The gate of clicks: what held-out pages say about weights, and the `Decision` that follows.
 
 The learner keeps pages back for it; a service activates what it lets pass, and watches its alarm.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bitrank.codes import Codes, Weights, distances
 from bitrank.feedback.exploration import draw_far
@@ -43,90 +42,90 @@ class Decision(NamedTuple):
     hamming: float | None = None
 
 
-class _Held(NamedTuple):
-    """A held-out page: who looks (the query, and what was clicked among the best), the explored clicks, and others."""
+class Witness(NamedTuple):
+    """What a page with explored clicks has to say.
+
+    Who looks (the query, and what was clicked among the best results), the magnitudes of the query, the explored items
+    that were clicked, and items that exploration might as well have drawn.
+    """
 
     lookers: Codes
     magnitudes: Weights | None
     clicked: Codes
     drawn: Codes
 
+    def figure(self, weights: Weights | None) -> float:
+        """The share of drawn items that are farther than the clicked ones; a tie counts half.
 
-class HeldOutPages:
-    """The newest held-out pages, replayed under any weights.
-
-    Only explored items speak. They were put at random places, drawn in a way that does not depend on the version that
-    ranked the page, and those drawn now to compare them with are drawn in the same way: if clicks mean nothing, a
-    clicked one is as likely to be nearer as to be farther, under any weights, and the figure of a page is one half in
-    the mean. Clicks on the best results are left out: those were there because the active version put them there.
-    """
-
-    def __init__(self, n_bits: int, random: np.random.Generator) -> None:
-        self.n_bits, self._random = n_bits, random
-        self._pages: deque[tuple[Page, _Held | None]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._pages)
-
-    def add(self, page: Page, sample: Codes) -> None:
-        """Keep a page; the items to compare with are drawn at once."""
-        explored, clicked = page.explored, page.clicked
-        held = None
-        if (explored & clicked).any():
-            top = page.shown_codes[~explored]
-            rows = draw_far(page.query_code, top, sample, _N_DRAWN, self._random)
-            if len(rows):
-                lookers = np.concatenate([page.query_code[None], page.shown_codes[clicked & ~explored]])
-                held = _Held(lookers, page.magnitudes, page.shown_codes[explored & clicked], sample[rows])
-        self._pages.append((page, held))
-
-    def pop_oldest(self) -> Page:
-        """Let go of the oldest page."""
-        return self._pages.popleft()[0]
-
-    def figures(self, weights: Weights | None) -> Floats:
-        """For every page with an explored click, the share of drawn items that are farther; a tie counts half.
-
-        Seen from the query and from the other items clicked on the page, in the mean: they are alike, and six
-        views are steadier than one.
+        Seen from the query and from the other items clicked on the page, in the mean: they are alike, and six views
+        are steadier than one.
         """
-        return np.array([self._figure(held, weights) for _, held in self._pages if held is not None])
-
-    def _figure(self, held: _Held, weights: Weights | None) -> float:
-        rows = None if weights is None else np.broadcast_to(weights, (len(held.lookers), self.n_bits)).copy()
-        if held.magnitudes is not None:
-            rows = np.ones((len(held.lookers), self.n_bits), np.float32) if rows is None else rows
-            rows[0] *= held.magnitudes
+        rows = None
+        if weights is not None or self.magnitudes is not None:
+            one = np.ones(1, np.float32) if weights is None else weights
+            n_bits = len(one) if self.magnitudes is None else len(self.magnitudes)
+            rows = np.broadcast_to(one, (len(self.lookers), n_bits)).astype(np.float32)
+            if self.magnitudes is not None:
+                rows[0] *= self.magnitudes
         clicked, drawn = (
-            distances(held.lookers, codes, rows, threads=1).astype(np.float32) for codes in (held.clicked, held.drawn)
+            distances(self.lookers, codes, rows, threads=1).astype(np.float32) for codes in (self.clicked, self.drawn)
         )
-        margins = np.sign(drawn[:, None] - clicked[:, :, None])
-        return float((margins.mean() + 1) / 2)
+        return float((np.sign(drawn[:, None] - clicked[:, :, None]).mean() + 1) / 2)
 
 
-def decide(pages: HeldOutPages, candidate: Weights, active: Weights | None, n_looks: int) -> Decision:
-    """Whether a candidate may replace the active weights (None: plain Hamming), by held-out pages.
+def hear(page: Page, sample: Codes, random: np.random.Generator) -> Witness | None:
+    """What a page has to say, or None where no explored item was clicked.
 
-    The candidate must put explored clicks above items drawn like them by more than chance, and must not lose more
-    than a hundredth of order against the active weights or Hamming. Chance shrinks with every look, so that all of
-    them together go wrong by chance in one case of a hundred.
+    Only explored items speak. They were put at random places and drawn in a way that does not depend on the version
+    that ranked the page, and those drawn now to compare them with are drawn in the same way: if clicks mean nothing, a
+    clicked one is as likely to be nearer as to be farther, under any weights, and the figure is one half in the mean.
+    Clicks on the best results are not counted: those were there because the active version put them there.
     """
-    figures = {"candidate": pages.figures(candidate), "hamming": pages.figures(None)}
-    figures["active"] = figures["hamming"] if active is None else pages.figures(active)
-    n = len(figures["candidate"])
+    explored, clicked = page.explored, page.clicked
+    if not (explored & clicked).any():
+        return None
+    rows = draw_far(page.query_code, page.shown_codes[~explored], sample, _N_DRAWN, random)
+    if len(rows) == 0:
+        return None
+    lookers = np.concatenate([page.query_code[None], page.shown_codes[clicked & ~explored]])
+    return Witness(lookers, page.magnitudes, page.shown_codes[explored & clicked], sample[rows])
+
+
+def decide(
+    witnesses: Sequence[Witness], evidence: Floats, candidate: Weights, active: Weights | None, n_looks: int
+) -> Decision:
+    """Whether a candidate may replace the active weights (None: plain Hamming).
+
+    Two things must hold. Clicks must mean something: over all newest pages, Hamming's figures (`evidence`; Hamming
+    has learned nothing from them) must be above one half by more than chance. And on held-out pages (`witnesses`) the
+    candidate must not lose more than a hundredth of order against the active weights or Hamming, by two standard
+    errors. Chance shrinks with every look, so that all looks together go wrong by chance in one case of a hundred.
+    """
+    n = len(witnesses)
     if n < LEAST_PAGES:
         return Decision(False, False, f"{n} of the {LEAST_PAGES} pages with explored clicks that a decision takes", n)
-    sure = -NormalDist().inv_cdf(ERROR_RATE / (n_looks * (n_looks + 1)))
+    figures = {
+        name: np.array([each.figure(w) for each in witnesses])
+        for name, w in (("candidate", candidate), ("hamming", None))
+    }
+    figures["active"] = figures["hamming"] if active is None else np.array([each.figure(active) for each in witnesses])
     means = {name: float(values.mean()) for name, values in figures.items()}
-    alarm = _bound(figures["hamming"] - figures["active"], sure) > 0
-    if _bound(figures["candidate"] - 0.5, sure) <= 0:
+    sure = -NormalDist().inv_cdf(ERROR_RATE / (n_looks * (n_looks + 1)))
+    alarm = lower_bound(figures["hamming"] - figures["active"], sure) > 0
+    if lower_bound(evidence - 0.5, sure) <= 0:
         return Decision(False, alarm, "explored clicks cannot be told from clicks at random", n, **means)
     for rival in ("active", "hamming"):
-        if _bound(figures["candidate"] - figures[rival], _NOT_WORSE) <= -TOLERANCE:
+        if lower_bound(figures["candidate"] - figures[rival], _NOT_WORSE) <= -TOLERANCE:
             return Decision(False, alarm, f"the candidate may rank explored clicks worse than {rival}", n, **means)
     return Decision(True, alarm, "the candidate ranks explored clicks at least as well", n, **means)
 
 
-def _bound(gains: npt.NDArray[np.float64], errors: float) -> float:
-    """The mean less so many of its standard errors."""
+def lower_bound(gains: Floats, errors: float) -> float:
+    """The mean less so many of its standard errors.
+
+    Examples
+    --------
+    >>> lower_bound(np.array([0.0, 2.0]), 1.0)
+    0.0
+    """
     return float(gains.mean() - errors * gains.std(ddof=1) / np.sqrt(len(gains)))

@@ -1,11 +1,12 @@
 """`ClickLearner`: candidate weights that follow the clicks page by page, and a gate in front of their use.
 
 It puts the rooms of `feedback` together: pages become a graph, walks on it constraints, constraints an update of
-`OnlineRankingSVM`; every fourth page is held out for the decision.
+`OnlineRankingSVM`; every fifth page is held out for the decision.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,16 @@ from sklearn.utils import check_random_state
 from bitrank import gate
 from bitrank.codes import Codes, Weights, check_codes, check_weights
 from bitrank.feedback.graph import ClickGraph
-from bitrank.feedback.held_out import Decision, HeldOutPages, decide
+from bitrank.feedback.held_out import Decision, Witness, decide, hear, lower_bound
 from bitrank.feedback.pages import Floats, Page, check_propensities, propensities_from_counts
 from bitrank.online import OnlineRankingSVM
 
-_HOLD_OUT = 4  # every fourth page
+_HOLD_OUT = 5  # every fifth page
 _MOST_HELD_OUT = 1000
 _LEAST_NEW = 10  # held-out pages between two decisions
+_N_UPDATES = 4  # for a page; the online learner's mean over 500 of them reaches back 125 pages
 _N_CONSTRAINTS = 64  # of an update
+_LEAST_BLEND, _MOST_BLEND, _TRUST = 0.25, 0.75, 5.0
 _SCALE = 0.08  # of the uniform weights to start from: where learning on real clicks ended up
 _PLACES = 100
 
@@ -40,11 +43,11 @@ class ClickLearner:
         Where to start, e.g. those of an offline learner; uniform by default.
     propensities : array of shape (n_places,), optional
         How likely each place of a page is looked at; estimated from clicks on explored items by default.
-    C : float, default=0.001
+    C : float, default=0.003
         How far one page may move the candidate, see `OnlineRankingSVM`.
-    blend : float, default=0.5
-        Share of what was learned in the candidate; the rest are the weights it started from, which protects the top of
-        a list.
+    blend : float, optional
+        Share of what was learned in the candidate, the rest being the weights that it started from. By default between
+        a quarter and three quarters, by how surely explored clicks differ from clicks at random.
     random_state : int, RandomState instance or None
 
     Attributes
@@ -75,17 +78,21 @@ class ClickLearner:
         n_bits: int | None = None,
         weights: npt.ArrayLike | None = None,
         propensities: npt.ArrayLike | None = None,
-        C: float = 0.001,
-        blend: float = 0.5,
+        C: float = 0.003,
+        blend: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_bits = 8 * int(check_codes(sample).shape[1]) if n_bits is None else n_bits
         self.sample = sample
-        self.blend = blend
+        if blend is not None and not 0 <= blend <= 1:
+            raise ValueError(f"blend must be from 0 to 1, got {blend}")
+        self._blend = blend
         self._given = None if propensities is None else check_propensities(propensities)
         seeds = check_random_state(random_state).randint(2**31, size=2)
         self._graph = ClickGraph(self._sample.shape[1], seed=int(seeds[0]))
-        self._held_out = HeldOutPages(self.n_bits, np.random.default_rng(seeds[1]))
+        self._random = np.random.default_rng(seeds[1])
+        self._held_out: deque[tuple[Page, Witness | None]] = deque()
+        self._evidence: deque[float] = deque(maxlen=_HOLD_OUT * _MOST_HELD_OUT)
         given = np.ones(self.n_bits) if weights is None else check_weights(weights, self.n_bits)
         self._start = gate.mean_one(given)
         self._online = OnlineRankingSVM(_SCALE * self._start, n_bits=self.n_bits, C=C)
@@ -107,10 +114,23 @@ class ClickLearner:
         return propensities_from_counts(self._shown, self._clicks) if self._given is None else self._given
 
     @property
+    def blend(self) -> float:
+        """Share of what was learned in the candidate.
+
+        Noisy clicks teach the top of a list less than nothing, and moving only part of the way protects it: as far as
+        Hamming tells explored clicks from items drawn like them, which it does better the less noise there is.
+        """
+        if self._blend is not None:
+            return self._blend
+        n = len(self._evidence)
+        sure = lower_bound(np.array(self._evidence), 2.0) - 0.5 if n >= _LEAST_NEW else 0.0
+        return float(np.clip(_TRUST * sure, _LEAST_BLEND, _MOST_BLEND))
+
+    @property
     def weights(self) -> Weights:
         """The candidate."""
-        learned = gate.mean_one(getattr(self._online, "weights_", self._start))
-        return ((1 - self.blend) * self._start + self.blend * learned).astype(np.float32)
+        learned, share = gate.mean_one(getattr(self._online, "weights_", self._start)), self.blend
+        return ((1 - share) * self._start + share * learned).astype(np.float32)
 
     @property
     def due(self) -> bool:
@@ -127,28 +147,32 @@ class ClickLearner:
         places = np.flatnonzero(page.explored[:_PLACES])
         self._shown[places] += 1
         self._clicks[places] += page.clicked[places]
+        witness = hear(page, self._sample, self._random)
+        if witness is not None:
+            self._evidence.append(witness.figure(None))
         if self.n_pages % _HOLD_OUT:
             self._update(page)
             return
-        self._held_out.add(page, self._sample)
+        self._held_out.append((page, witness))
         self._n_new += 1
         if len(self._held_out) > _MOST_HELD_OUT:
-            self._update(self._held_out.pop_oldest())
+            self._update(self._held_out.popleft()[0])
 
     def _update(self, page: Page) -> None:
         if not self._graph.add(page, self.propensities):
             return
-        drawn = self._graph.draw(_N_CONSTRAINTS, self._sample)
-        n = len(drawn.queries)
-        if n == 0:
-            return
-        rows = np.arange(n)
-        self._online.partial_fit(
-            np.concatenate([drawn.dissimilar, drawn.similar]),
-            np.column_stack([rows, rows, rows + n]),
-            queries=drawn.queries,
-            magnitudes=drawn.magnitudes,
-        )
+        for _ in range(_N_UPDATES):
+            drawn = self._graph.draw(_N_CONSTRAINTS, self._sample)
+            n = len(drawn.queries)
+            if n == 0:
+                continue
+            rows = np.arange(n)
+            self._online.partial_fit(
+                np.concatenate([drawn.dissimilar, drawn.similar]),
+                np.column_stack([rows, rows, rows + n]),
+                queries=drawn.queries,
+                magnitudes=drawn.magnitudes,
+            )
 
     def decide(self, active_weights: npt.ArrayLike | None = None) -> Decision:
         """Replay the held-out pages under the candidate, the active weights (None: plain Hamming) and Hamming.
@@ -158,4 +182,5 @@ class ClickLearner:
         active = None if active_weights is None else check_weights(active_weights, self.n_bits)
         self.n_looks += 1
         self._n_new = 0
-        return decide(self._held_out, self.weights, active, self.n_looks)
+        witnesses = [witness for _, witness in self._held_out if witness is not None]
+        return decide(witnesses, np.array(self._evidence), self.weights, active, self.n_looks)

@@ -92,6 +92,7 @@ def _add_pages(app: FastAPI) -> None:
 
 def _facts(service: Service) -> Iterator[Gauge]:
     profiles = service.store.all_profiles()
+    service.refresh_active()  # after the look at the profiles, so that it knows them all
     yield "items", "Items in the collection", [], [([], len(service.collection))]
     yield "clicks_logged", "Pages of clicks in the log", ["profile"], [([name], n) for name, n in profiles.items()]
     versions = [([name], float(service.active(name).number)) for name in profiles]

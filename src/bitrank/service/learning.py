@@ -16,8 +16,8 @@ from bitrank.feedback import ClickLearner, Page
 from bitrank.service.collection import Collection
 from bitrank.service.store import Click, Store, Version
 
-MEMORY = 2000  # newest pages of a log that a new learner reads: a few seconds, behind the searches
-AT_ONCE = 20  # pages learned before other profiles have their turn
+MEMORY = 2000  # newest pages of a log that a new learner reads, behind the searches
+AT_ONCE = 4  # pages learned before others have their turn
 
 
 @dataclass
@@ -43,6 +43,11 @@ class Learning:
         """What clicks have made of a profile so far, if there were any."""
         follower = self._followers.get(profile)
         return None if follower is None else follower.learner.weights
+
+    def position(self, profile: str) -> int:
+        """Pages of the log up to which a profile's candidate has learned."""
+        follower = self._followers.get(profile)
+        return 0 if follower is None else follower.position
 
     def behind(self, profile: str, n_clicks: int) -> int:
         """Pages in the log that are not learned yet."""

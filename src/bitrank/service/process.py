@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank.service.app import create_app
 from bitrank.service.ranking import Service
@@ -106,7 +107,7 @@ def _work(bound: socket.socket, watched: int, make: Callable[[], Service], ready
 
     try:
         service = make()
-    except (ValueError, OSError, ModuleNotFoundError) as error:
+    except (ValueError, OSError, ModuleNotFoundError, SQLAlchemyError) as error:
         print(f"bitrank serve: {error}", file=sys.stderr)
         return 1
     config = uvicorn.Config(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -96,8 +97,12 @@ class Service:
                 self.collection.refresh()
                 self.collection.refresh_sample()
                 self.refresh_active()
+                start = time.monotonic()
                 more = self.learning.step(self._active)
                 self.refresh_active()
+                if more:
+                    # A long queue of clicks may take half of this thread's time: searches come first.
+                    self._closed.wait(time.monotonic() - start)
             except SQLAlchemyError as error:
                 more = False
                 logger.warning("the data base does not answer, trying again: %s", error)
@@ -147,7 +152,7 @@ class Service:
         """A page of results for a query, without the item that it is the code of."""
         number, weights = self.weights(profile, version)
         if explore is None:
-            explore = 0 if profile == HAMMING else min(self.settings.explore, k // 5)
+            explore = 0 if profile == HAMMING else self.settings.explore * k // self.settings.page_size
         if query.magnitudes is not None and profile != HAMMING:
             weights = weights * query.magnitudes
         n_top = max(0, k - explore) + (query.item is not None)

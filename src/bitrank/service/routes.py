@@ -107,7 +107,7 @@ def search_routes(service: Service, metrics: Metrics) -> APIRouter:
         if name == HAMMING:
             raise HTTPException(403, "the profile hamming is read-only: send clicks to another")
         with refusing():
-            service.active(name)
+            service.weights(name, body.version)
             number = None if body.version == "candidate" else body.version
             shown = [(shown.id, shown.explored) for shown in body.shown]
             new, n_clicks = service.log(body.key, name, number, looked(body.query), shown, set(body.clicked))
@@ -239,8 +239,9 @@ def profile_routes(service: Service) -> APIRouter:
     @routes.get("/profiles")
     def profiles() -> list[schemas.ProfileShown]:
         """List all profiles."""
-        service.refresh_active()
-        return [shown(name, n_clicks) for name, n_clicks in store.all_profiles().items()]
+        there = store.all_profiles()
+        service.refresh_active()  # after the look at the profiles, so that it knows them all
+        return [shown(name, n_clicks) for name, n_clicks in there.items()]
 
     @routes.put("/profiles/{name}", responses={201: {"model": schemas.ProfileShown, "description": "Made"}})
     def make(name: Name, response: Response, body: schemas.WeightsGiven | None = None) -> schemas.ProfileShown:
@@ -291,6 +292,14 @@ def profile_routes(service: Service) -> APIRouter:
         if found is None:
             raise HTTPException(404, f"profile {name!r} has no version {number}")
         return schemas.VersionWhole(**described(found, active.number), weights=found.weights.tolist())
+
+    @routes.get("/profiles/{name}/candidate")
+    def candidate(name: Name) -> schemas.Candidate:
+        """Show the candidate, which follows a click within a moment; the gate decides whether it becomes a version."""
+        n_learned = service.learning.position(name)  # first: the weights have then learned from as many, or more
+        with refusing():
+            weights = service.weights(name, "candidate")[1]
+        return schemas.Candidate(n_learned=n_learned, weights=weights.tolist())
 
     @routes.post("/profiles/{name}/versions/{number}/activate")
     def activate(name: Name, number: VersionId) -> schemas.Active:

@@ -240,6 +240,13 @@ class VersionWhole(VersionShown):
     weights: list[float]
 
 
+class Candidate(BaseModel):
+    """What clicks have made of a profile's weights so far, and how many of its pages it has learned from."""
+
+    n_learned: int
+    weights: list[float]
+
+
 class Active(BaseModel):
     """The active version of a profile."""
 

@@ -1,0 +1,46 @@
+// The service's HTTP interface as functions, and what goes wrong as one kind of error.
+
+export class ServiceError extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+async function call(method, path, body) {
+  const headers = {};
+  if (body !== undefined && !(body instanceof FormData)) {
+    headers["Content-Type"] = "application/json";
+    body = JSON.stringify(body);
+  }
+  let response;
+  try {
+    response = await fetch(path, { method, headers, body });
+  } catch {
+    throw new ServiceError(0, "The service does not answer.");
+  }
+  const answer = await response.json().catch(() => null);
+  if (!response.ok) throw new ServiceError(response.status, answer?.detail ?? `The service answered ${response.status}.`);
+  return answer;
+}
+
+const named = (profile) => `profiles/${encodeURIComponent(profile)}`;
+
+export const collection = () => call("GET", "collection");
+export const items = (offset, limit) => call("GET", `items?offset=${offset}&limit=${limit}`);
+export const item = (id) => call("GET", `items/${id}`);
+export const search = (query, options) => call("POST", "search", { ...query, ...options });
+export const feedback = (page) => call("POST", "feedback", page);
+export const profiles = () => call("GET", "profiles");
+export const versions = (profile) => call("GET", `${named(profile)}/versions`);
+export const version = (profile, number) => call("GET", `${named(profile)}/versions/${number}`);
+export const candidate = (profile) => call("GET", `${named(profile)}/candidate`);
+export const activate = (profile, number) => call("POST", `${named(profile)}/versions/${number}/activate`);
+export const rollback = (profile) => call("POST", `${named(profile)}/rollback`);
+export const quality = (profile) => call("GET", `${named(profile)}/quality`);
+
+export function searchImage(blob, options) {
+  const form = new FormData();
+  form.append("file", blob, "picture");
+  return call("POST", `search/image?${new URLSearchParams(options)}`, form);
+}

@@ -1,0 +1,246 @@
+// The page's state and what happens when: a search fills both columns, a choice is sent and the ranking follows.
+
+import * as api from "./api.js";
+import { qualityChart, weightsChart } from "./charts.js";
+import { find, make, plural } from "./dom.js";
+import { moves, picture, places, render } from "./results.js";
+import { Sketch } from "./sketch.js";
+import { versionsTable } from "./versions.js";
+
+const page = { collection: null, profile: "default", ask: null, answers: {}, liked: new Set() };
+const sketch = new Sketch(find("draw"));
+const form = find("search");
+
+// ---- Words to the reader
+
+function say(text) {
+  find("status").textContent = text;
+}
+
+function complain(error) {
+  if (!(error instanceof api.ServiceError)) throw error;
+  find("error").textContent = error.message;
+  find("error").hidden = false;
+}
+
+// Runs one action at a time, in the order of the clicks, and shows what went wrong.
+let last = Promise.resolve();
+function act(action) {
+  last = last.then(async () => {
+    find("error").hidden = true;
+    document.body.setAttribute("aria-busy", "true");
+    try {
+      await action();
+    } catch (error) {
+      complain(error);
+    } finally {
+      document.body.removeAttribute("aria-busy");
+    }
+  });
+  return last;
+}
+
+// ---- Searching
+
+// `ask(options)` puts the question; kept, so that it can be put again when the weights have changed.
+async function search(ask) {
+  const [hamming, learned] = await Promise.all([ask({ profile: "hamming", explore: 0 }), ask(learnedBy())]);
+  Object.assign(page, { ask, answers: { hamming, learned }, liked: new Set() });
+  await showQuery(learned.query);
+  show("hamming", new Map());
+  show("learned", new Map());
+  say(`${plural(learned.results.length, "result")} for ${find("query-title").textContent}.`);
+}
+
+// The live candidate follows every click at once; the active version is what the gate has let through.
+function learnedBy() {
+  const version = find("which").value;
+  return { profile: page.profile, ...(version && { version }) };
+}
+
+function show(column, moved) {
+  const answer = page.answers[column];
+  render(find(column), answer, { moved, liked: page.liked, choose: (result) => act(() => choose(column, result)) });
+}
+
+async function showQuery(query) {
+  const known = query.item === null ? null : await api.item(query.item);
+  const name = known ? known.title || `Item ${known.id}` : page.asked;
+  find("query-title").textContent = name;
+  find("query-code").textContent = query.code;
+  find("query-picture").replaceChildren(...(known?.image ? [picture(known, name)] : page.preview ? [page.preview] : []));
+  find("query").hidden = false;
+}
+
+function searchBy(query, { remember = true } = {}) {
+  page.asked = query.code === undefined ? `Item ${query.item}` : "A code";
+  page.preview = null;
+  return act(async () => {
+    await search((options) => api.search(query, { k: page.collection.page_size, ...options }));
+    if (remember) history.pushState(null, "", address(query));
+  });
+}
+
+function address(query) {
+  const parts = new URLSearchParams(query);
+  if (page.profile !== "default") parts.set("profile", page.profile);
+  return `?${parts}`;
+}
+
+async function searchByPicture() {
+  const file = find("file").files[0];
+  if (!file && sketch.empty) throw new api.ServiceError(0, "Choose a picture or draw one first.");
+  const blob = file ?? (await sketch.picture());
+  page.asked = file ? file.name : "Your drawing";
+  page.preview = await preview(blob);
+  await search((options) => api.searchImage(blob, { k: page.collection.page_size, ...options }));
+}
+
+// A canvas needs no address, so the policy on images stays as strict as it is.
+async function preview(blob) {
+  const canvas = make("canvas", { width: 112, height: 112 });
+  const bitmap = await createImageBitmap(blob).catch(() => null);
+  if (bitmap === null) throw new api.ServiceError(0, "This file is not a picture that the browser can read.");
+  const scale = 112 / Math.max(bitmap.width, bitmap.height);
+  const [width, height] = [bitmap.width * scale, bitmap.height * scale];
+  canvas.getContext("2d").drawImage(bitmap, (112 - width) / 2, (112 - height) / 2, width, height);
+  return canvas;
+}
+
+// ---- Learning
+
+async function choose(column, result) {
+  if (page.liked.has(result.id)) {
+    say("That one is chosen already.");
+    return;
+  }
+  const answer = page.answers[column];
+  // What was chosen before is answered: it is neither shown anew nor skipped.
+  const open = answer.results.filter((other) => !page.liked.has(other.id));
+  const note = {
+    key: Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join(""),
+    profile: page.profile,
+    version: column === "learned" ? answer.version : null,
+    query: answer.query.item === null ? { code: answer.query.code } : { item: answer.query.item },
+    shown: open.map(({ id, explored }) => ({ id, explored })),
+    clicked: [result.id],
+  };
+  // The key makes it safe to send the same choice again when no answer came.
+  const { n_clicks } = await api.feedback(note).catch((error) => (error.status === 0 || error.status === 503 ? api.feedback(note) : Promise.reject(error)));
+  page.liked.add(result.id);
+  await learned(n_clicks);
+  await follow(`More like ${result.title || `item ${result.id}`}`);
+}
+
+// The service learns beside the requests, a moment after a click is logged; a log that is far behind is not waited for.
+async function learned(n_clicks) {
+  for (let tries = 0; tries < 40; tries++) {
+    if ((await api.candidate(page.profile)).n_learned >= n_clicks) return;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
+// Puts the question again and marks what moved.
+async function follow(cause) {
+  const before = page.answers.learned;
+  page.answers.learned = await page.ask(learnedBy());
+  const moved = moves(places(before), page.answers.learned);
+  show("hamming", new Map());
+  show("learned", moved);
+  const fresh = [...moved.values()].filter((move) => move === null).length;
+  say(`${cause}: ${moved.size ? `${plural(moved.size - fresh, "item")} moved, ${fresh} new on the page` : "the ranking stays"}.`);
+  await inspect();
+}
+
+// ---- Weights, quality, versions
+
+async function inspect() {
+  const [listed, quality] = await Promise.all([api.versions(page.profile), api.quality(page.profile)]);
+  await showWeights(find("which").value || listed.active);
+  qualityChart(find("quality"), quality);
+  versionsTable(find("versions"), listed.versions, {
+    show: ({ number }) => act(() => showWeights(number)),
+    activate: ({ number }) =>
+      act(async () => {
+        await api.activate(page.profile, number);
+        find("which").value = "";
+        await follow(`Version ${number} is active`);
+      }),
+  });
+  const back = find("rollback");
+  back.disabled = listed.rollback_to === null;
+  back.textContent = back.disabled ? "Roll back" : `Roll back to version ${listed.rollback_to}`;
+}
+
+async function showWeights(which) {
+  const live = which === "candidate";
+  const { weights } = live ? await api.candidate(page.profile) : await api.version(page.profile, which);
+  weightsChart(find("weights"), weights, live ? "Live candidate" : `Version ${which}`);
+}
+
+// ---- Wiring
+
+function mode() {
+  const chosen = form.elements.mode.value;
+  for (const part of form.querySelectorAll(".by")) part.hidden = part.dataset.mode !== chosen;
+}
+
+form.addEventListener("change", mode);
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const chosen = form.elements.mode.value;
+  const text = chosen === "picture" ? null : find(chosen).value.trim();
+  if (chosen === "picture") act(searchByPicture);
+  else searchBy(chosen === "item" ? { item: Number(text) } : { code: text });
+});
+find("random").addEventListener("click", () =>
+  act(async () => {
+    const offset = Math.floor(Math.random() * page.collection.n_items);
+    const [item] = (await api.items(offset, 1)).items;
+    searchBy({ item: item.id });
+  }),
+);
+find("clear").addEventListener("click", () => sketch.clear());
+find("rollback").addEventListener("click", () =>
+  act(async () => {
+    const { version } = await api.rollback(page.profile);
+    find("which").value = "";
+    await follow(`Rolled back to version ${version}`);
+  }),
+);
+find("which").addEventListener("change", () => act(() => follow(find("which").selectedOptions[0].textContent)));
+find("profile").addEventListener("change", (event) => {
+  page.profile = event.target.value;
+  act(async () => {
+    if (page.ask) await search(page.ask);
+    await inspect();
+  });
+});
+window.addEventListener("popstate", () => fromAddress());
+
+// What the address asks for, else the first item of the collection.
+async function fromAddress() {
+  const asked = new URLSearchParams(location.search);
+  if (asked.has("item")) return searchBy({ item: Number(asked.get("item")) }, { remember: false });
+  if (asked.has("code")) return searchBy({ code: asked.get("code") }, { remember: false });
+  const [first] = (await api.items(0, 1)).items;
+  return first && searchBy({ item: first.id }, { remember: false });
+}
+
+function start() {
+  return act(async () => {
+    const [collection, profiles] = await Promise.all([api.collection(), api.profiles()]);
+    page.collection = collection;
+    page.profile = new URLSearchParams(location.search).get("profile") ?? "default";
+    find("collection").textContent = `${collection.name}: ${plural(collection.n_items, "item")}, ${collection.n_bits} bits`;
+    find("code-label").textContent = `Code: ${Math.ceil(collection.n_bits / 8) * 2} hex digits, or base64`;
+    find("mode-picture").hidden = !collection.image_search;
+    find("profile").replaceChildren(
+      ...profiles.filter(({ name }) => name !== "hamming").map(({ name }) => make("option", { selected: name === page.profile }, name)),
+    );
+    await inspect();
+    fromAddress();
+  });
+}
+
+start();

@@ -1,0 +1,74 @@
+"""Arrays in plain files, and weights from anywhere."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from bitrank import Index
+from bitrank.array_files import read_array, read_weights, write_array
+
+ARRAYS = st.one_of(
+    hnp.arrays(np.float32, hnp.array_shapes(min_dims=1, max_dims=2), elements=st.floats(0, 1e9, width=32)),
+    hnp.arrays(np.int64, hnp.array_shapes(min_dims=1, max_dims=2)),
+)
+
+
+@pytest.mark.parametrize("kind", [".npy", ".csv", ".json"])
+@settings(max_examples=40, deadline=None)
+@given(array=ARRAYS)
+def test_what_is_written_is_read(tmp_path_factory, kind, array):
+    path = tmp_path_factory.mktemp("arrays") / f"a{kind}"
+    write_array(path, array)
+    again = read_array(path)
+    np.testing.assert_array_equal(again.reshape(array.shape), array)
+    assert (again.dtype.kind == "i") == (array.dtype.kind == "i")
+
+
+def test_labels_may_be_texts(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("cat\ndog\ncat\n")
+    assert read_array(path).tolist() == ["cat", "dog", "cat"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "1", "must end in .npy, .csv, .json"),
+        ("a.json", "{", "a.json: "),
+        ("a.json", '{"a": 1}', "expected numbers or texts"),
+        ("a.json", "[[1], [1, 2]]", "a.json: "),
+        ("a.npy", "nonsense", "a.npy: "),
+        ("a.csv", "1,2\n3\n", "a.csv: "),
+    ],
+)
+def test_other_files_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_array(tmp_path / name)
+
+
+def test_nothing_is_unpickled(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{"a": 1}], object), allow_pickle=True)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        read_array(tmp_path / "a.npy")
+
+
+def test_weights_of_files_and_of_an_index(tmp_path):
+    codes = np.random.default_rng(0).integers(0, 256, (20, 2), dtype=np.uint8)
+    weights = np.random.default_rng(1).random(16).astype(np.float32)
+    Index(codes, weights=weights).save(tmp_path / "weighted")
+    Index(codes).save(tmp_path / "plain")
+    write_array(tmp_path / "w.csv", weights)
+    np.testing.assert_array_equal(read_weights(str(tmp_path / "weighted")), weights)
+    np.testing.assert_array_equal(read_weights(str(tmp_path / "plain")), np.ones(16))
+    np.testing.assert_array_equal(read_weights(str(tmp_path / "w.csv")), weights)
+    write_array(tmp_path / "two.json", np.ones((2, 3)))
+    with pytest.raises(ValueError, match="expected one vector"):
+        read_weights(str(tmp_path / "two.json"))
+    write_array(tmp_path / "negative.json", np.array([1.0, -1.0]))
+    with pytest.raises(ValueError, match="not negative"):
+        read_weights(str(tmp_path / "negative.json"))
+    with pytest.raises(ValueError, match=r"must end in"):
+        write_array(tmp_path / "w.txt", weights)

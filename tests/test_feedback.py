@@ -1,0 +1,463 @@
+"""Learning from clicks, room by room: pages, exploration, the graph, the gate and the learner."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bitrank.codes import hamming, pack, weighted_hamming
+from bitrank.feedback import ClickGraph, ClickLearner, Page, estimate_propensities, explore, replay
+from bitrank.feedback.exploration import draw_far
+from bitrank.feedback.held_out import LEAST_PAGES, decide, hear
+from bitrank.feedback.simulation import SimulatedUsers
+
+ONES = np.ones(20)
+
+
+def random_codes(n, n_bits, seed=0):
+    return pack(np.random.default_rng(seed).integers(0, 2, (n, n_bits)))
+
+
+# Pages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"clicked": [1, 0]}, "clicked must be 2 booleans"),
+        ({"clicked": [True]}, "clicked must be 2 booleans"),
+        ({"explored": [True]}, "explored must be 2 booleans"),
+        ({"query_code": np.uint8([1, 2])}, "query_code must be one code of 1 bytes"),
+        ({"shown_codes": np.float32([[1], [2]])}, "shown_codes must be a packed uint8 matrix"),
+        ({"magnitudes": [1.0, -1.0]}, "magnitudes must be finite and not negative"),
+    ],
+)
+def test_a_page_that_is_none_is_refused(arguments, message):
+    page = {"query_code": np.uint8([1]), "shown_codes": np.uint8([[1], [2]]), "clicked": [True, False], **arguments}
+    with pytest.raises(ValueError, match=message):
+        Page(**page)
+
+
+def test_propensities_are_found_from_explored_clicks():
+    """Two in three explored items are relevant; those at the top of pages, which always are, must not matter."""
+    rng, shown = np.random.default_rng(0), np.zeros((10, 1), np.uint8)
+    truth = 1 / np.log2(np.arange(10) + 2)
+    pages = []
+    for _ in range(20_000):
+        explored = np.zeros(10, bool)
+        explored[rng.choice(10, 2, replace=False)] = True
+        relevant = ~explored | (rng.random(10) < 2 / 3)
+        pages.append(Page(shown[0], shown, relevant & (rng.random(10) < truth), explored))
+    found = estimate_propensities(pages, 10)
+    np.testing.assert_allclose(found, truth, atol=0.06)
+    assert (np.diff(found) <= 0).all()
+
+
+def test_propensities_without_exploration_are_even_and_never_tiny():
+    shown = np.zeros((3, 1), np.uint8)
+    np.testing.assert_array_equal(estimate_propensities([Page(shown[0], shown, np.ones(3, bool))], 3), np.ones(3))
+    first_only = [Page(shown[0], shown, np.arange(3) == 0, np.ones(3, bool))] * 10_000
+    np.testing.assert_array_equal(estimate_propensities(first_only, 3), [1, 0.1, 0.1])
+    with pytest.raises(ValueError, match="n_places"):
+        estimate_propensities([], 0)
+
+
+# Exploration
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 30), st.integers(0, 20), st.integers(0, 8), st.integers(0, 2**31))
+def test_a_page_holds_the_results_in_order_and_new_items(n_bits, n_top, n_slots, seed):
+    sample = random_codes(200, n_bits, seed)
+    mixed = explore(sample[0], sample[:n_top], sample, n_slots, np.random.default_rng(seed))
+    np.testing.assert_array_equal(mixed.rows[~mixed.explored], np.arange(n_top))
+    far = mixed.rows[mixed.explored]
+    assert len(far) == len(set(far.tolist())) <= n_slots
+    known = {code.tobytes() for code in sample[: max(1, n_top)]}
+    assert not any(sample[row].tobytes() in known for row in far)
+    if len({code.tobytes() for code in sample} - known) >= 100:
+        assert len(far) == n_slots
+
+
+def test_nothing_to_explore_leaves_the_results():
+    codes = np.zeros((5, 1), np.uint8)
+    for sample in (codes, codes[:0]):
+        mixed = explore(codes[0], codes[:2], sample, 4, np.random.default_rng(0))
+        np.testing.assert_array_equal(mixed.rows, [0, 1])
+        assert not mixed.explored.any()
+    with pytest.raises(ValueError, match="n_slots"):
+        explore(codes[0], codes, codes, -1, np.random.default_rng(0))
+
+
+def test_ranks_are_drawn_log_uniformly_and_ties_evenly():
+    """One item at each distance 1 to 63 from the query, then 960 at distance 64 of 64."""
+    bits = np.zeros((1023, 64), int)
+    for row in range(63):
+        bits[row, : row + 1] = 1
+    bits[63:] = 1
+    sample = pack(bits)
+    rows = draw_far(np.zeros(8, np.uint8), sample[:0], sample, 60_000, np.random.default_rng(0))
+    ranks = rows + 1
+    for low, high in ((1, 2), (2, 8), (8, 64), (64, 1024)):
+        share = np.mean((ranks >= low) & (ranks < high))
+        assert share == pytest.approx(np.log(high / low) / np.log(1023), abs=0.01)
+    tied = np.bincount(rows[rows >= 63] - 63, minlength=960)
+    assert tied.max() < 2.2 * tied.mean()
+    assert tied.min() > 0.2 * tied.mean()
+
+
+def test_explored_places_are_even():
+    sample = random_codes(300, 32)
+    rng = np.random.default_rng(0)
+    places = sum(explore(sample[0], sample[1:17], sample, 4, rng).explored.astype(int) for _ in range(2000))
+    np.testing.assert_allclose(places / 2000, 0.2, atol=0.04)
+
+
+# The graph
+
+
+def page_of(codes, query, clicked, skipped=()):
+    shown = [*clicked, *skipped]
+    return Page(codes[query], codes[shown], np.arange(len(shown)) < len(clicked))
+
+
+def test_walks_visit_pages_as_a_markov_chain_does():
+    """Against powers of the transition matrix: item to a page that holds it, page to one of its members."""
+    codes = random_codes(7, 24)
+    pages = [(0, [1, 2]), (2, [3]), (3, [4, 5, 0]), (6, [5])]
+    propensities = np.array([1.0, 0.5, 0.25])
+    graph = ClickGraph(3, n_hops=3, skipped=0.0, seed=1)
+    weights = np.zeros((4, 7))
+    for number, (query, clicked) in enumerate(pages):
+        assert graph.add(page_of(codes, query, clicked), propensities)
+        weights[number, query] = 1
+        weights[number, clicked] = 1 / propensities[: len(clicked)]
+    to_member = weights / weights.sum(axis=1, keepdims=True)
+    to_page = (weights > 0).T / (weights > 0).sum(axis=0)[:, None]
+    step = to_page @ to_member
+    row = {code.tobytes(): number for number, code in enumerate(codes)}
+    drawn = graph.draw(40_000, random_codes(50, 24, seed=9))
+    counts = Counter((row[q.tobytes()], row[s.tobytes()]) for q, s in zip(drawn.queries, drawn.similar, strict=True))
+    found = np.zeros((7, 7))
+    for pair, count in counts.items():
+        found[pair] = count
+    # Both ends start from one page, drawn evenly; what comes back to its start is left out.
+    expected = sum(np.outer(members, members @ np.linalg.matrix_power(step, 3)) for members in to_member)
+    np.fill_diagonal(expected, 0)
+    np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), atol=0.01)
+
+
+def test_skipped_items_are_drawn_as_often_as_they_were_seen():
+    codes = random_codes(5, 24)
+    graph = ClickGraph(3, skipped=1.0)
+    graph.add(page_of(codes, 0, [1], [2, 3]), np.array([1.0, 0.8, 0.2]))
+    drawn = graph.draw(20_000, codes)
+    assert {code.tobytes() for code in drawn.queries} == {codes[0].tobytes()}
+    assert {code.tobytes() for code in drawn.similar} == {codes[1].tobytes()}
+    counts = Counter(code.tobytes() for code in drawn.dissimilar)
+    assert counts[codes[2].tobytes()] / 20_000 == pytest.approx(0.8, abs=0.02)
+    assert counts[codes[3].tobytes()] / 20_000 == pytest.approx(0.2, abs=0.02)
+
+
+def test_old_pages_are_forgotten():
+    codes = random_codes(40, 24)
+    graph = ClickGraph(3, n_pages=5)
+    for query in range(0, 38, 2):
+        graph.add(page_of(codes, query, [query + 1], [39]), ONES)
+    assert len(graph) == 5
+    drawn = graph.draw(2000, codes)
+    assert {code.tobytes() for code in drawn.queries} == {codes[row].tobytes() for row in range(28, 38)}
+
+
+def test_a_page_without_a_click_says_nothing():
+    codes = random_codes(5, 24)
+    graph = ClickGraph(3)
+    assert not graph.add(page_of(codes, 0, [], [1, 2]), ONES)
+    assert len(graph.draw(10, codes).queries) == 0
+
+
+def test_magnitudes_go_with_their_query_alone():
+    codes = random_codes(4, 24)
+    values = np.random.default_rng(0).random(24).astype(np.float32)
+    graph = ClickGraph(3, n_hops=1, skipped=0.3)
+    graph.add(Page(codes[0], codes[1:], np.array([True, True, False]), magnitudes=values), ONES)
+    drawn = graph.draw(500, codes)
+    for query, row in zip(drawn.queries, drawn.magnitudes, strict=True):
+        np.testing.assert_array_equal(row, values if (query == codes[0]).all() else np.ones(24))
+
+
+# The gate
+
+
+def digits_users(itq_digits, **options):
+    return SimulatedUsers(itq_digits.codes, itq_digits.y, random_state=0, **options)
+
+
+def heard(users, codes, n, weights=None, seed=0):
+    """What n pages have to say: those with explored clicks."""
+    random = np.random.default_rng(seed)
+    witnesses = [hear(users.page(weights), codes, random) for _ in range(n)]
+    return [witness for witness in witnesses if witness is not None]
+
+
+def figures_of(witnesses, weights):
+    return np.array([witness.figure(weights) for witness in witnesses])
+
+
+def test_figures_equal_those_counted_one_by_one(itq_digits):
+    weights = np.random.default_rng(3).random(32).astype(np.float32)
+    witnesses = heard(digits_users(itq_digits), itq_digits.codes, 40)
+    assert len(witnesses) > 5
+    for witness in witnesses:
+        scores = []
+        for looker in witness.lookers:
+            for item in witness.clicked:
+                near = weighted_hamming(looker[None], item[None], weights)[0, 0]
+                far = weighted_hamming(looker[None], witness.drawn, weights)[0]
+                scores.append(np.mean(np.where(far > near, 1.0, np.where(far == near, 0.5, 0.0))))
+        assert witness.figure(weights) == pytest.approx(np.mean(scores))
+        assert witness.figure(None) == witness.figure(np.ones(32, np.float32))
+
+
+def test_magnitudes_count_for_the_query_and_not_for_the_others(itq_digits):
+    values, weights = np.random.default_rng(0).random((2, 32)).astype(np.float32)
+    for witness in heard(digits_users(itq_digits), itq_digits.codes, 20):
+        floating, n = witness._replace(magnitudes=values), len(witness.lookers)
+        query = witness._replace(lookers=witness.lookers[:1]).figure(weights * values)
+        others = witness._replace(lookers=witness.lookers[1:]).figure(weights) if n > 1 else 0.0
+        assert floating.figure(weights) == pytest.approx((query + (n - 1) * others) / n)
+
+
+def test_only_explored_clicks_speak():
+    codes, random = random_codes(100, 32), np.random.default_rng(0)
+    clicked, explored = np.arange(20) < 5, np.arange(20) >= 16
+    assert hear(Page(codes[0], codes[1:21], clicked, explored), codes, random) is None
+    witness = hear(Page(codes[0], codes[1:21], clicked, explored[::-1]), codes, random)
+    np.testing.assert_array_equal(witness.clicked, codes[1:5])
+    np.testing.assert_array_equal(witness.lookers, codes[[0, 5]])
+    assert hear(Page(codes[0], codes[1:21], clicked, explored[::-1]), codes[:1], random) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clicks_at_random_give_one_half_under_any_weights(itq_digits, seed):
+    """Also when a version other than Hamming ranked the pages."""
+    ranked_by, weights = np.random.default_rng(seed).lognormal(size=(2, 32)).astype(np.float32)
+    users = SimulatedUsers(itq_digits.codes, itq_digits.y, at_random=1.0, random_state=seed)
+    witnesses = heard(users, itq_digits.codes, 1500, ranked_by, seed)
+    for judged in (None, ranked_by, weights):
+        figures = figures_of(witnesses, judged)
+        assert abs(figures.mean() - 0.5) < 3.5 * figures.std() / np.sqrt(len(figures))
+
+
+def test_the_gate_wants_pages_and_more_of_them_at_every_look(itq_digits):
+    users, ones = digits_users(itq_digits), np.ones(32, np.float32)
+    witnesses = heard(users, itq_digits.codes, 250)
+    evidence = figures_of(witnesses, None)
+    few = decide(witnesses[: LEAST_PAGES - 1], evidence, ones, None, 1)
+    assert not few.activate
+    assert few.candidate is None
+    assert f"of the {LEAST_PAGES} pages" in few.reason
+    answers = [decide(witnesses, evidence, ones, None, n_looks) for n_looks in (1, 10, 10**3, 10**30)]
+    passed = [answer.activate for answer in answers]
+    assert passed[0]
+    assert passed == sorted(passed, reverse=True)
+    assert not passed[-1]
+    assert "clicks at random" in answers[-1].reason
+
+
+def test_the_gate_keeps_what_is_worse_and_raises_the_alarm(itq_digits):
+    """A few bits at random rank worse than all of them."""
+    witnesses = heard(digits_users(itq_digits), itq_digits.codes, 800)
+    evidence, ones = figures_of(witnesses, None), np.ones(32, np.float32)
+    bad = (np.random.default_rng(0).random(32) < 0.15).astype(np.float32)
+    kept = decide(witnesses, evidence, bad, None, 1)
+    assert not kept.activate
+    assert "worse than active" in kept.reason
+    assert not kept.alarm
+    assert kept.candidate < kept.hamming == kept.active
+    alarmed = decide(witnesses, evidence, ones, bad, 1)
+    assert alarmed.alarm
+    assert alarmed.activate
+    assert alarmed.active < alarmed.hamming == alarmed.candidate
+
+
+# The learner
+
+
+def run(users, learner, n_pages):
+    """Pages ranked by the active version; the number of pages at every activation, and the weights at the end."""
+    active, activations = None, []
+    for number in range(n_pages):
+        learner.learn(users.page(active))
+        if learner.due and learner.decide(active).activate:
+            active = learner.weights
+            activations.append(number)
+    return active, activations
+
+
+def test_honest_clicks_raise_map_and_keep_the_top(itq_digits):
+    learner = ClickLearner(itq_digits.codes, random_state=0)
+    active, activations = run(digits_users(itq_digits), learner, 600)
+    assert activations
+    hamming_map, hamming_p10 = itq_digits.figures()
+    found_map, found_p10 = itq_digits.figures(active)
+    assert found_map > hamming_map + 0.01
+    assert found_p10 > hamming_p10 - 0.002
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gate_holds_when_all_clicks_are_at_random(itq_digits, seed):
+    users = SimulatedUsers(itq_digits.codes, itq_digits.y, at_random=1.0, random_state=seed)
+    learner = ClickLearner(itq_digits.codes, random_state=seed)
+    active, activations = run(users, learner, 500)
+    assert active is None
+    assert activations == []
+    assert learner.n_looks > 5
+
+
+def test_the_same_pages_and_seed_give_the_same_candidate(itq_digits):
+    users = digits_users(itq_digits)
+    pages = [users.page() for _ in range(60)]
+    learners = [ClickLearner(itq_digits.codes, random_state=seed) for seed in (5, 5, 6)]
+    for learner in learners:
+        for page in pages:
+            learner.learn(page)
+    first, second, other = (learner.weights for learner in learners)
+    np.testing.assert_array_equal(first, second)
+    assert (first != other).any()
+    assert json.dumps(first.tolist())
+
+
+def test_the_candidate_follows_at_once_but_for_held_out_pages(itq_digits):
+    users, learner = digits_users(itq_digits), ClickLearner(itq_digits.codes, random_state=0)
+    np.testing.assert_array_equal(learner.weights, np.ones(32, np.float32))
+    for number in range(1, 13):
+        before = learner.weights
+        page = users.page()
+        assert page.clicked.any()
+        learner.learn(page)
+        assert (learner.weights != before).any() == (number % 5 != 0)
+    assert learner.n_pages == 12
+
+
+def test_it_starts_from_the_weights_that_are_given(itq_digits):
+    given = np.random.default_rng(0).random(32)
+    learner = ClickLearner(itq_digits.codes, weights=given, random_state=0)
+    np.testing.assert_allclose(learner.weights, given / given.mean(), rtol=1e-6)
+    users = digits_users(itq_digits)
+    for _ in range(10):
+        learner.learn(users.page())
+    moved = np.abs(learner.weights - given / given.mean())
+    assert 0 < moved.max() < 0.5
+
+
+def test_a_page_of_other_codes_is_refused_and_changes_nothing(itq_digits):
+    learner = ClickLearner(itq_digits.codes, random_state=0)
+    codes = random_codes(21, 64)
+    with pytest.raises(ValueError, match="shown_codes of 32 bits must be 4 bytes wide, got 8"):
+        learner.learn(Page(codes[0], codes[1:], np.arange(20) == 0))
+    narrow = itq_digits.codes[:21]
+    with pytest.raises(ValueError, match="magnitudes must hold 32 values"):
+        learner.learn(Page(narrow[0], narrow[1:], np.arange(20) == 0, magnitudes=np.ones(31)))
+    assert learner.n_pages == 0
+    np.testing.assert_array_equal(learner.weights, np.ones(32, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"weights": np.ones(31)}, "weights must hold 32 values"),
+        ({"propensities": [0.5, 0.0]}, "propensities must be"),
+        ({"blend": 1.5}, "blend must be"),
+        ({"n_bits": 31}, "must have the last 1 bits"),
+    ],
+)
+def test_mistaken_options_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ClickLearner(np.full((10, 4), 255, np.uint8), **arguments)
+
+
+def test_float_queries_are_learned_with_their_magnitudes(itq_digits):
+    """The class is in bits 0 to 3 and the magnitudes of a query say so: with them there is nothing left to learn."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(8, size=600)
+    bits = np.column_stack([(y[:, None] >> np.arange(3)) & 1, rng.integers(0, 2, (600, 13))])
+    codes = pack(bits)
+    sharp = np.where(np.arange(16) < 3, 5.0, 0.01).astype(np.float32)
+    spread = {}
+    for name, magnitudes in (("plain", None), ("float", sharp)):
+        learner = ClickLearner(codes, blend=1.0, random_state=0)
+        users = SimulatedUsers(codes, y, random_state=0)
+        for _ in range(200):
+            page = users.page(sharp)
+            learner.learn(Page(page.query_code, page.shown_codes, page.clicked, page.explored, magnitudes))
+        spread[name] = float(learner.weights[:3].mean() / learner.weights[3:].mean())
+    assert spread["plain"] > spread["float"] > 1
+
+
+def test_the_sample_may_change_with_the_collection(itq_digits):
+    learner = ClickLearner(itq_digits.codes[:600], random_state=0)
+    learner.sample = itq_digits.codes[600:]
+    users = digits_users(itq_digits)
+    for _ in range(8):
+        learner.learn(users.page())
+    with pytest.raises(ValueError, match="sample of 32 bits"):
+        learner.sample = random_codes(10, 64)
+
+
+# Replays
+
+
+def test_a_replay_is_what_a_learner_does(itq_digits):
+    users, codes = digits_users(itq_digits), itq_digits.codes
+    pages = [users.page() for _ in range(150)]
+    start = np.random.default_rng(0).random(32).astype(np.float32)
+    replayed = replay(pages, codes, weights=start, random_state=0)
+    assert replayed.n_pages == 150
+    assert replayed.n_clicks == sum(page.clicked.sum() for page in pages)
+    assert replayed.n_explored_clicks == sum((page.clicked & page.explored).sum() for page in pages)
+    again = replay(iter(pages), codes, weights=start, random_state=0)
+    np.testing.assert_array_equal(again.candidate, replayed.candidate)
+    assert [look.n_pages for look in replayed.looks] == sorted({look.n_pages for look in replayed.looks})
+    for move in replayed.moves[:20]:
+        page = pages[move.page]
+        item = page.shown_codes[move.place][None]
+        for weights, rank in ((start, move.before), (replayed.candidate, move.after)):
+            found = weighted_hamming(page.query_code[None], codes, weights)[0]
+            own = weighted_hamming(page.query_code[None], item, weights)[0, 0]
+            assert rank == (found < own).sum() + ((found == own).sum() + 1) / 2
+    logs = [abs(np.log(move.before / move.after)) for move in replayed.moves]
+    assert logs == sorted(logs, reverse=True)
+    assert len(logs) == replayed.n_clicks
+
+
+def test_a_replay_of_nothing_changes_nothing(itq_digits):
+    replayed = replay([], itq_digits.codes)
+    assert (replayed.n_pages, replayed.overlap, replayed.moves, replayed.weights) == (0, 1.0, [], None)
+    np.testing.assert_array_equal(replayed.candidate, np.ones(32))
+
+
+# Simulated users
+
+
+def test_simulated_users_click_as_described(itq_digits):
+    codes, y = itq_digits.codes, itq_digits.y
+    users = SimulatedUsers(codes, y, noise=0.0, random_state=0)
+    of_code = {code.tobytes(): label for code, label in zip(codes, y, strict=True)}
+    clicks = np.zeros(20)
+    for _ in range(400):
+        page = users.page()
+        top = page.shown_codes[~page.explored]
+        reach = hamming(page.query_code[None], top)[0]
+        assert (np.diff(reach) >= 0).all()
+        assert len(top) == 16
+        own = of_code[page.query_code.tobytes()]
+        wrong = [of_code[code.tobytes()] != own for code in page.shown_codes[page.clicked]]
+        assert np.mean(wrong or [0]) < 0.5  # equal codes may belong to two classes
+        clicks += page.clicked
+    assert clicks[0] > 1.5 * clicks[5] > 1.5 * clicks[19]
+    with pytest.raises(ValueError, match="rising order"):
+        SimulatedUsers(codes[:10], y[:10])

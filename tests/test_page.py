@@ -1,0 +1,573 @@
+"""The page, driven in headless Chromium over the real service: what people see, with and without eyes or a mouse."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from itertools import groupby, pairwise
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from PIL import Image
+from serving import Command
+
+from bitrank import Index
+from bitrank.codes import hamming, pack
+from bitrank.datasets import digits
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+if CHROMIUM is None:
+    pytest.skip("the page's tests are left out: there is no Chromium here", allow_module_level=True)
+playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests are left out: playwright is missing")
+expect = playwright.expect
+
+FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
+FLAGS = [*FLAGS.split(), "--disable-sync", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+# What a browser reports as an event, and not in every case in its console.
+LISTEN = (
+    "window.violations = []; addEventListener('securitypolicyviolation', (e) => violations.push(e.violatedDirective))"
+)
+MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script><b>bold</b>'
+
+
+def call(method, url, body=None):
+    """One request to the API, as any client makes it."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=20) as response:
+        return json.loads(response.read() or "null")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with Command("--data", tmp_path_factory.mktemp("digits"), "--rate", 0) as running:
+        yield running.address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def profile(service, request):
+    """A profile of the test's own: what one test teaches, no other sees."""
+    name = re.sub(r"\W+", "-", request.node.name)[:60].strip("-")
+    call("PUT", f"{service}/profiles/{name}")
+    return name
+
+
+@pytest.fixture
+def visit(browser):
+    """Open an address; afterwards nothing may have gone wrong behind the page's back."""
+    opened = []
+
+    def go(url, **options):
+        options = {"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce", **options}
+        context = browser.new_context(**options)
+        context.set_default_timeout(10_000)
+        page = context.new_page()
+        faults, hosts = [], set()
+        opened.append((context, page, urlsplit(url).netloc, faults, hosts))
+        page.on("console", lambda message: message.type in ("error", "warning") and faults.append(message.text))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+        page.add_init_script(LISTEN)
+        page.goto(url)
+        expect(page.locator("#learned li").first).to_be_visible()
+        return page
+
+    go.expected = lambda text: [
+        faults.remove(fault) for *_, faults, _ in opened for fault in faults[:] if text in fault
+    ]
+    yield go
+    for context, page, host, faults, hosts in opened:
+        assert page.evaluate("violations") == []
+        assert faults == []
+        assert hosts == {host}
+        context.close()
+
+
+@pytest.fixture
+def digit(visit, service, profile):
+    """The page over the digits, at item 7, in the test's own profile."""
+    return visit(f"{service}/?item=7&profile={profile}")
+
+
+def ids(page, column):
+    return page.locator(f"#{column} li").evaluate_all("cards => cards.map(card => Number(card.dataset.id))")
+
+
+def ranked(page, column="learned"):
+    """Ids in order, without the places that explore."""
+    return page.locator(f"#{column} li:not(.explored)").evaluate_all(
+        "cards => cards.map(card => Number(card.dataset.id))"
+    )
+
+
+def search_by(page, mode):
+    page.get_by_role("search").get_by_text(mode, exact=True).click()
+
+
+def choose(page, column, item):
+    page.locator(f'#{column} li[data-id="{item}"] button').click()
+    expect(page.locator("#status")).to_contain_text("More like")
+    expect(page.locator("body")).not_to_have_attribute("aria-busy", "true")
+
+
+# What is shown
+
+
+def test_a_search_fills_both_columns(digit, service, profile):
+    answer = call("POST", f"{service}/search", {"item": 7, "profile": "hamming", "explore": 0})
+    assert ids(digit, "hamming") == [result["id"] for result in answer["results"]]
+    own = pack_hex(answer["query"]["code"])
+    shown = [call("GET", f"{service}/items/{item}")["code"] for item in ids(digit, "hamming")]
+    found = [int(hamming(own, pack_hex(code))[0, 0]) for code in shown]
+    assert found == sorted(found)
+    assert [int(text) for text in digit.locator("#hamming .distance").evaluate_all(LAST_TEXT)] == found
+    assert len(ids(digit, "learned")) == 20
+    pictures = digit.locator("#hamming img")
+    assert pictures.count() == 20
+    assert all(
+        pictures.evaluate_all("pictures => pictures.map(picture => picture.complete && picture.naturalWidth === 28)")
+    )
+
+
+LAST_TEXT = "spans => spans.map(span => span.lastChild.textContent)"
+
+
+def pack_hex(text):
+    return np.frombuffer(bytes.fromhex(text), np.uint8)[None]
+
+
+def test_ties_are_shown_as_ties(digit):
+    distances = digit.locator("#hamming .distance").evaluate_all(LAST_TEXT)
+    expected, rank = [], 1
+    for _, group in groupby(distances):
+        size = len(list(group))
+        expected += [f"={rank}" if size > 1 else str(rank)] * size
+        rank += size
+    labels = digit.locator("#hamming .rank > [aria-hidden]").all_inner_texts()
+    assert labels == expected
+    tied = sum(label.startswith("=") for label in labels)
+    assert tied > 10  # 64 bits cannot tell twenty neighbours apart
+    assert digit.locator("#hamming li.tied").count() == tied
+    expect(digit.locator("#hamming .summary")).to_contain_text(f"{tied} of 20 tied")
+    # A band runs through all cards of a tie: those after the first are joined to the one before.
+    joined = sum(label.startswith("=") and label == before for before, label in pairwise(labels))
+    assert digit.locator("#hamming li.joined").count() == joined
+
+
+def test_markup_in_a_title_is_text(visit, service):
+    code = "0f" * 8
+    call("POST", f"{service}/items", {"items": [{"id": 20_000, "code": code, "title": MARKUP}]})
+    page = visit(f"{service}/?code={code}")
+    first = page.locator('#hamming li[data-id="20000"]')
+    expect(first.locator(".words")).to_have_text(MARKUP)  # no picture: the title stands in its place
+    assert first.locator("img, script, b").count() == 0
+    choose(page, "hamming", 20_000)
+    expect(page.locator("#status")).to_contain_text(MARKUP)
+    page = visit(f"{service}/?item=20000")
+    expect(page.locator("#query-title")).to_have_text(MARKUP)
+    assert page.evaluate("window.hacked") is None
+    call("DELETE", f"{service}/items/20000")
+
+
+def test_titles_stand_where_there_are_no_pictures(visit, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    Index(pack(rng.integers(0, 2, (200, 98)))).save(tmp_path / "codes.index")
+    titles = [None if i == 5 else f"Title {i}, " + "long enough to need more than one line " * 3 for i in range(200)]
+    pq.write_table(pa.table({"id": range(200), "title": titles}), tmp_path / "items.parquet")
+    given = ["--index", tmp_path / "codes.index", "--items", tmp_path / "items.parquet"]
+    with Command("--data", tmp_path / "data", *given) as running:
+        page = visit(f"{running.address}/?item=0", viewport={"width": 360, "height": 740})
+        shown = ids(page, "hamming")
+        expected = [titles[i] or f"Item {i}" for i in shown]
+        assert [" ".join(text.split()) for text in page.locator("#hamming .words").all_inner_texts()] == [
+            text.strip() for text in expected
+        ]
+        expect(page.get_by_role("radio", name="Picture")).to_have_count(0)
+        expect(page.locator("#code-label")).to_contain_text("26 hex digits")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_unknown_items_and_bad_codes_are_said(digit, visit):
+    shown = ids(digit, "hamming")
+    digit.get_by_label("Item number").fill("999999")
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.get_by_role("alert")).to_contain_text("999999")
+    search_by(digit, "Code")
+    digit.locator("#code").fill("xyz")
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.get_by_role("alert")).to_contain_text("16 hex digits")
+    assert ids(digit, "hamming") == shown
+    visit.expected("404")
+    visit.expected("422")
+
+
+def test_code_and_address_lead_to_the_same_page(digit, service):
+    code = call("GET", f"{service}/items/42")["code"]
+    search_by(digit, "Code")
+    digit.locator("#code").fill(code)
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.locator("#query-code")).to_have_text(code)
+    assert ids(digit, "hamming")[0] == 42
+    found = ids(digit, "hamming")
+    digit.reload()
+    expect(digit.locator("#query-code")).to_have_text(code)
+    assert ids(digit, "hamming") == found
+    digit.go_back()
+    expect(digit.locator("#query-code")).to_have_text(call("GET", f"{service}/items/7")["code"])
+
+
+def test_random_item(digit):
+    digit.get_by_role("button", name="Random item").click()
+    expect(digit).to_have_url(re.compile(r"\?item=\d+"))
+
+
+# Pictures as queries
+
+
+def test_an_uploaded_picture_is_found(digit, tmp_path):
+    Image.fromarray(255 - digits().images[123]).save(tmp_path / "digit.png")
+    search_by(digit, "Picture")
+    digit.get_by_label("Upload a picture").set_input_files(tmp_path / "digit.png")
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.locator("#query-title")).to_have_text("digit.png")
+    assert digit.locator('#hamming li[data-id="123"] .distance').evaluate_all(LAST_TEXT) == ["0"]
+    choose(digit, "learned", ranked(digit)[9])
+
+
+def test_a_drawing_is_found(digit):
+    search_by(digit, "Picture")
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.get_by_role("alert")).to_contain_text("draw one")
+    box = digit.locator("#draw").bounding_box()
+    x, y, side = box["x"], box["y"], box["width"]
+    digit.mouse.move(x + 0.55 * side, y + 0.15 * side)
+    digit.mouse.down()
+    digit.mouse.move(x + 0.45 * side, y + 0.85 * side, steps=5)
+    digit.mouse.up()
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.locator("#query-title")).to_have_text("Your drawing")
+    names = digit.locator("#hamming .name").all_inner_texts()
+    assert names.count("digit 1") > 10
+
+
+# Learning
+
+
+def test_a_click_moves_the_ranking_and_marks_it(digit, service, profile):
+    before = ranked(digit)
+    choose(digit, "learned", before[12])
+    after = ranked(digit)
+    assert after != before
+    assert n_clicks(service, profile) == 1
+    marks = dict(digit.locator("#learned li:not(.explored)").evaluate_all(MARKS))
+    for place, item in enumerate(after):
+        moved = before.index(item) - place if item in before else None
+        assert marks[item] == (
+            "new" if moved is None else "" if moved == 0 else f"{'▲' if moved > 0 else '▼'}{abs(moved)}"
+        )
+    moved = sum(mark not in ("", "new") for mark in marks.values())
+    expect(digit.get_by_role("status")).to_contain_text(f"{moved} item")
+
+
+MARK = "card.querySelector('.move [aria-hidden]')?.textContent ?? ''"
+MARKS = f"cards => cards.map(card => [Number(card.dataset.id), {MARK}])"
+
+
+def n_clicks(service, profile):
+    return next(row["n_clicks"] for row in call("GET", f"{service}/profiles") if row["name"] == profile)
+
+
+def test_a_second_click_is_about_what_is_still_open(digit, service, profile):
+    sent = []
+    digit.on("request", lambda request: sent.append(request.post_data_json) if "feedback" in request.url else None)
+    first = ranked(digit)[3]
+    choose(digit, "learned", first)
+    again = digit.locator(f'#hamming li[data-id="{first}"] button, #learned li[data-id="{first}"] button').first
+    again.click()
+    expect(digit.locator("#status")).to_contain_text("chosen already")
+    second = next(item for item in ids(digit, "hamming") if item != first)
+    choose(digit, "hamming", second)
+    assert n_clicks(service, profile) == len(sent) == 2
+    assert sent[0]["clicked"] == [first]
+    assert sent[1]["clicked"] == [second]
+    assert first not in [shown["id"] for shown in sent[1]["shown"]]
+    assert sent[0]["key"] != sent[1]["key"]
+    assert [shown["id"] for shown in sent[1]["shown"]] == [item for item in ids(digit, "hamming") if item != first]
+
+
+def test_a_click_whose_answer_is_lost_counts_once(digit, visit, service, profile):
+    lost = []
+
+    def lose(route):
+        if not lost:
+            route.fetch()  # it arrives, and its answer does not
+            lost.append(route)
+            route.abort()
+        else:
+            route.continue_()
+
+    digit.route("**/feedback", lose)
+    choose(digit, "learned", ranked(digit)[5])
+    assert lost
+    assert n_clicks(service, profile) == 1
+    visit.expected("ERR_FAILED")
+
+
+COUNT_GLIDES = """() => {
+  const animate = Element.prototype.animate;
+  Element.prototype.animate = function (...given) {
+    window.glides = (window.glides ?? 0) + 1;
+    return animate.apply(this, given);
+  };
+}"""
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_cards_glide_only_for_those_who_like_it(visit, service, profile, motion):
+    page = visit(f"{service}/?item=7&profile={profile}", reduced_motion=motion)
+    page.evaluate(COUNT_GLIDES)
+    choose(page, "learned", ranked(page)[12])
+    assert (page.evaluate("window.glides ?? 0") > 0) == (motion == "no-preference")
+
+
+# Weights, versions, quality
+
+
+def test_versions_are_activated_and_rolled_back(visit, service, profile):
+    rng = np.random.default_rng(0)
+    weights = [1.0] * 32 + rng.lognormal(0, 1, 32).round(3).tolist()
+    call("POST", f"{service}/profiles/{profile}/versions", {"weights": weights})
+    page = visit(f"{service}/?item=7&profile={profile}")
+    page.get_by_label("Which weights").select_option("active version")
+    expect(page.get_by_role("button", name="Roll back")).to_be_disabled()
+    uniform = ranked(page)
+    page.get_by_role("button", name="Activate version 2").click()
+    expect(page.locator('tr[data-version="2"]')).to_contain_text("active")
+    expect(page.get_by_role("status")).to_contain_text("Version 2 is active")
+    assert ranked(page) != uniform
+    assert call("GET", f"{service}/profiles/{profile}/versions")["active"] == 2
+    check_bars(page, weights)
+    page.get_by_role("button", name="Roll back to version 1").click()
+    expect(page.locator('tr[data-version="1"]')).to_contain_text("active")
+    expect(page.get_by_role("status")).to_contain_text("Rolled back to version 1")
+    assert call("GET", f"{service}/profiles/{profile}/versions")["active"] == 1
+    check_bars(page, [1.0] * 64)
+    page.get_by_role("button", name="Weights of version 2").click()
+    expect(page.locator("#weights figcaption")).to_contain_text("Version 2")
+    check_bars(page, weights)
+
+
+def check_bars(page, weights):
+    """Bars as high as the weights, and the same in words and in the table."""
+    heaviest = ", ".join(str(bit) for bit in np.argsort(weights, kind="stable")[::-1][:3])
+    words = "weigh the same" if len(set(weights)) == 1 else f"Heaviest: bits {heaviest}"
+    picture = page.get_by_role("img", name=re.compile(words))
+    expect(picture).to_be_visible()
+    heights = picture.locator("rect").evaluate_all("bars => bars.map(bar => bar.height.baseVal.value)")
+    np.testing.assert_allclose(np.array(heights) / max(heights), np.array(weights) / max(weights), atol=1e-4)
+    cells = page.locator("#weights td:nth-child(2)").evaluate_all(
+        "cells => cells.map(cell => Number(cell.textContent))"
+    )
+    np.testing.assert_allclose(cells, weights, atol=6e-4)
+
+
+def test_quality_over_time_is_drawn_as_measured(visit, service, profile):
+    labels = digits().labels
+    rng = np.random.default_rng(0)
+    for page in range(170):
+        item = int(rng.integers(10_000))
+        results = call("POST", f"{service}/search", {"item": item, "profile": profile, "explore": 10})["results"]
+        liked = [result["id"] for result in results if labels[result["id"]] == labels[item]]
+        shown = [{"id": result["id"], "explored": result["explored"]} for result in results]
+        note = {"key": f"{profile}-{page}", "profile": profile, "query": {"item": item}}
+        call("POST", f"{service}/feedback", note | {"shown": shown, "clicked": liked})
+    while call("GET", f"{service}/profiles/{profile}/candidate")["n_learned"] < 170:
+        pass
+    replays = call("GET", f"{service}/profiles/{profile}/quality")
+    measured = [replay for replay in replays if replay["active"] is not None]
+    assert 2 <= len(measured) < len(replays)  # the first ones had too few pages to say anything
+    page = visit(f"{service}/?item=7&profile={profile}")
+    words = f"After {measured[-1]['n_pages']} pages: active {measured[-1]['active']:.3f}"
+    picture = page.get_by_role("img", name=re.compile(words))
+    expect(picture).to_be_visible()
+    heights = {}
+    for line in ("active", "candidate", "hamming"):
+        points = picture.locator(f"polyline.{line}").get_attribute("points").split()
+        heights[line] = [float(point.partition(",")[2]) for point in points]
+    drawn = np.array([heights[line] for line in ("active", "candidate", "hamming")]).ravel()
+    values = np.array([[row[line] for row in measured] for line in ("active", "candidate", "hamming")]).ravel()
+    # One straight line maps every value to its height, upside down.
+    slope, start = np.polyfit(values, drawn, 1)
+    assert slope < 0
+    np.testing.assert_allclose(start + slope * values, drawn, atol=0.01)
+    rows = page.locator("#quality tbody tr")
+    assert rows.count() == len(replays)
+    expect(rows.last).to_contain_text(f"{measured[-1]['hamming']:.3f}")
+    # Activations by the gate are versions.
+    made = call("GET", f"{service}/profiles/{profile}/versions")["versions"]
+    assert page.locator("#versions tbody tr").count() == len(made)
+
+
+# Eyes, hands and screens of every kind
+
+
+def test_the_keyboard_alone_is_enough(digit):
+    press = digit.keyboard.press
+    press("Tab")
+    skip = digit.get_by_role("link", name="Skip to the results")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    press("Enter")
+    press("Tab")
+    expect(digit.locator("#hamming li button").first).to_be_focused()
+    assert digit.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    for _ in range(20):
+        press("Tab")
+    expect(digit.get_by_label("Which weights")).to_be_focused()
+    for _ in range(8):
+        press("Tab")
+    item = digit.evaluate("document.activeElement.closest('li').dataset.id")
+    press("Enter")
+    expect(digit.get_by_role("status")).to_contain_text("More like")
+    # The focus goes where the item went, or to the heading of its column.
+    where = "document.activeElement.closest('li')?.dataset.id ?? document.activeElement.id"
+    assert digit.evaluate(where) in (item, "learned-title")
+
+
+def test_searching_by_keyboard(digit):
+    press = digit.keyboard.press
+    digit.locator("#profile").focus()
+    press("Tab")
+    expect(digit.get_by_role("link", name="API")).to_be_focused()
+    press("Tab")
+    expect(digit.get_by_role("radio", name="Item")).to_be_focused()
+    press("ArrowRight")
+    expect(digit.get_by_role("radio", name="Code")).to_be_checked()
+    expect(digit.locator("#code")).to_be_visible()
+    press("ArrowLeft")
+    press("Tab")
+    digit.keyboard.type("12")
+    press("Enter")
+    expect(digit.get_by_role("status")).to_contain_text("20 results")
+    expect(digit).to_have_url(re.compile("item=12"))
+
+
+def tree(page):
+    """What a screen reader gets: role, name and properties of every node that is not ignored."""
+    nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    return [
+        {
+            "role": node["role"]["value"],
+            "name": node.get("name", {}).get("value", ""),
+            **{prop["name"]: prop["value"].get("value") for prop in node.get("properties", [])},
+        }
+        for node in nodes
+        if not node["ignored"]
+    ]
+
+
+def test_roles_and_names_for_screen_readers(digit):
+    choose(digit, "learned", ranked(digit)[6])
+    nodes = tree(digit)
+    by_role = {role: [node for node in nodes if node["role"] == role] for role in {node["role"] for node in nodes}}
+    names = {role: [node["name"] for node in found] for role, found in by_role.items()}
+    for role in ("banner", "main", "search", "status"):
+        assert len(by_role[role]) == 1, role
+    assert all(node["name"] for node in nodes if node.get("focusable") and node["role"] != "RootWebArea")
+    headings = [(node["level"], node["name"]) for node in by_role["heading"]]
+    assert headings[0] == (1, "Search that learns from clicks")
+    assert {"Hamming", "Learned", "Weight of each bit", "Held-out quality", "Versions"} <= {
+        name for _, name in headings
+    }
+    assert {"Hamming", "Learned"} <= set(names["region"])
+    assert by_role["status"][0]["live"] == "polite"
+    cards = [name for name in names["button"] if name.startswith("More like digit")]
+    assert len(cards) == 40
+    assert any(re.fullmatch(r"More like digit \d: rank \d+, a tie of \d+ ?, distance \d+.*", name) for name in cards)
+    assert any(name.endswith("chosen") for name in cards)
+    assert any(re.search("up|down|new here", name) for name in cards)
+    assert any("64 weights" in name or "weigh the same" in name for name in names["image"])
+    assert {"Item number", "Profile", "Which weights to rank by"} <= {
+        node["name"] for node in nodes if node["role"] in ("textbox", "combobox")
+    }
+
+
+CONTRAST = """(selectors) => {
+  const ground = (element) => {
+    const { backgroundColor } = getComputedStyle(element);
+    return backgroundColor === "rgba(0, 0, 0, 0)" ? ground(element.parentElement) : backgroundColor;
+  };
+  const ink = (element) => getComputedStyle(element)[element instanceof SVGElement ? "fill" : "color"];
+  const some = (selector) => [...document.querySelectorAll(selector)].slice(0, 3);
+  return selectors.flatMap((selector) => some(selector).map((element) => [selector, ink(element), ground(element)]));
+}"""
+TEXTS = ["body", ".quiet", ".summary", "button", "button.primary", ".rank", ".distance", ".move.up", ".move.down", "a"]
+TEXTS += [".like", ".chart text", "th", "td", "select", "input", "label", "summary", ".legend li", ".modes span"]
+
+
+def luminance(colour):
+    values = np.array([int(part) for part in re.findall(r"\d+", colour)[:3]]) / 255
+    return np.where(values <= 0.03928, values / 12.92, ((values + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_can_be_read(visit, service, profile, scheme):
+    page = visit(f"{service}/?item=7&profile={profile}", color_scheme=scheme)
+    for place in (12, 3, 8):
+        choose(page, "learned", [item for item in ranked(page) if item not in liked(page)][place])
+    measured = page.evaluate(CONTRAST, TEXTS)
+    assert {selector for selector, *_ in measured} >= {".move.down", ".like", ".chart text", "td"}
+    for selector, ink, ground in measured:
+        low, high = sorted([luminance(ink), luminance(ground)])
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (selector, ink, ground)
+    ground = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert ground < 0.05 if scheme == "dark" else ground > 0.8
+
+
+def liked(page):
+    return page.locator("#learned li.liked").evaluate_all("cards => cards.map(card => Number(card.dataset.id))")
+
+
+def test_a_phone_scrolls_down_only(visit, service, profile):
+    page = visit(f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True)
+    choose(page, "learned", ranked(page)[4])
+    for details in page.locator("details").all():
+        details.locator("summary").click()
+    for mode in ("Item", "Code", "Picture"):
+        search_by(page, mode)
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+    # Both rankings side by side still, and every target large enough for a finger.
+    left, right = page.locator("#hamming").bounding_box(), page.locator("#learned").bounding_box()
+    assert left["y"] == right["y"]
+    assert left["x"] + left["width"] <= right["x"]
+    sizes = page.locator("button:visible, select:visible, input:visible:not([type=radio])").evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect()).map(box => Math.min(box.width, box.height))"
+    )
+    assert min(sizes) >= 24
+
+
+def test_pictures_of_the_docs_can_be_made_anew(tmp_path):
+    root = Path(__file__).parents[1]
+    subprocess.run([sys.executable, root / "scripts" / "screenshots.py", "--output", tmp_path], check=True, timeout=120)
+    kept = sorted((root / "docs" / "pictures").glob("page-*.png"))
+    assert [path.name for path in kept] == sorted(path.name for path in tmp_path.iterdir())
+    for path in kept:
+        assert path.stat().st_size < 200_000
+        with Image.open(path) as old, Image.open(tmp_path / path.name) as new:
+            assert old.width == new.width

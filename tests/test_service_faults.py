@@ -1,0 +1,198 @@
+"""What happens when things go wrong: killed at any moment, a full disk, a locked data base, a lost parent."""
+
+import itertools
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+from serving import Command
+
+from bitrank.index import Index
+
+N_KILLS = 30
+CODES = np.random.default_rng(0).integers(0, 256, (500, 4), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    path = tmp_path_factory.mktemp("codes") / "codes.index"
+    Index(CODES).save(path)
+    return path
+
+
+class Writer(threading.Thread):
+    """Sends clicks and items without a pause, and remembers what was acknowledged; what was not, it sends again."""
+
+    def __init__(self, address, name, stopping):
+        super().__init__(name=name)
+        self.address, self.stopping = address, stopping
+        self.keys, self.items, self.statuses, self.failures = [], {}, set(), 0
+
+    def run(self):
+        first = 10_000 * (1 + int(self.name))
+        with httpx.Client(base_url=self.address, timeout=20) as client:
+            for number in itertools.count():
+                if self.stopping.is_set():
+                    return
+                key, item, code = f"{self.name}-{number}", first + number, f"{first + number:08x}"
+                clicked = {"key": key, "query": {"item": 1}, "shown": [{"id": 2}, {"id": 3}], "clicked": [3]}
+                self.send(client, "/feedback", clicked)
+                self.keys.append(key)
+                if number % 3 == 0:
+                    self.send(client, "/items", {"items": [{"id": item, "code": code, "title": key}]})
+                    self.items[item] = code
+
+    def send(self, client, path, body):
+        while True:
+            try:
+                response = client.post(path, json=body)
+            except httpx.HTTPError:
+                self.failures += 1
+                time.sleep(0.005)
+                continue
+            self.statuses.add(response.status_code)
+            if response.status_code in (200, 201):
+                return
+
+
+def logged(folder):
+    """Keys of all clicks, ids and codes of all items, and the count of the profile, straight from the file."""
+    with sqlite3.connect(folder / "bitrank.db") as connection:
+        keys = [key for (key,) in connection.execute("SELECT key FROM clicks")]
+        items = dict(connection.execute("SELECT id, hex(code) FROM items WHERE NOT removed"))
+        ((count,),) = connection.execute("SELECT n_clicks FROM profiles WHERE name = 'default'")
+        numbers = [n for (n,) in connection.execute("SELECT number FROM clicks ORDER BY number")]
+        ((sound,),) = connection.execute("PRAGMA integrity_check")
+    connection.close()
+    return keys, items, count, numbers, sound
+
+
+def test_killed_thirty_times_nothing_acknowledged_is_lost_and_nothing_is_there_twice(index, tmp_path):
+    rng = np.random.default_rng(0)
+    stopping = threading.Event()
+    with Command("--index", index, "--data", tmp_path, "--rate", "0") as command:
+        writers = [Writer(command.address, str(number), stopping) for number in range(3)]
+        for writer in writers:
+            writer.start()
+        killed = set()
+        try:
+            while len(killed) < N_KILLS:
+                command.wait_until_healthy()
+                time.sleep(rng.uniform(0, 0.3))
+                worker = command.worker()
+                if worker is not None and worker not in killed:
+                    os.kill(worker, signal.SIGKILL)
+                    killed.add(worker)
+            command.wait_until_healthy()
+        finally:
+            stopping.set()
+            for writer in writers:
+                writer.join()
+        status, errors = command.stop()
+    assert status == 0
+    assert errors.count("the worker died of SIGKILL, starting it again") == N_KILLS
+    keys, items, count, numbers, sound = logged(tmp_path)
+    assert sound == "ok"
+    acknowledged = [key for writer in writers for key in writer.keys]
+    assert len(acknowledged) > N_KILLS
+    assert sum(writer.failures for writer in writers) > 0
+    assert set.union(*(writer.statuses for writer in writers)) <= {200, 201}
+    assert sorted(keys) == sorted(acknowledged)
+    assert numbers == list(range(1, count + 1))
+    assert count == len(keys)
+    sent = {item: code for writer in writers for item, code in writer.items.items()}
+    assert {item: code.lower() for item, code in items.items()} == sent
+
+    # All of it is served again, by a process that knows nothing but the file.
+    with Command("--index", index, "--data", tmp_path) as command, httpx.Client(base_url=command.address) as client:
+        assert client.get("/collection").json()["n_items"] == len(CODES) + len(sent)
+        assert client.get("/profiles").json()[1]["n_clicks"] == count
+        for item, code in list(sent.items())[:5]:
+            assert client.get(f"/items/{item}").json()["code"] == code
+
+
+def test_a_lost_parent_takes_its_worker_along(index, tmp_path):
+    command = Command("--index", index, "--data", tmp_path)
+    worker = command.worker()
+    command.process.kill()
+    command.process.communicate()
+    end = time.monotonic() + 30
+    while time.monotonic() < end and os.path.exists(f"/proc/{worker}"):
+        time.sleep(0.05)
+    assert not os.path.exists(f"/proc/{worker}")
+
+
+def click(client, key):
+    body = {"key": key, "query": {"item": 1}, "shown": [{"id": 2}, {"id": 3}], "clicked": [3]}
+    return client.post("/feedback", json=body)
+
+
+def test_a_locked_data_base_gives_503_and_loses_nothing(index, tmp_path):
+    with Command("--index", index, "--data", tmp_path) as command:
+        with httpx.Client(base_url=command.address, timeout=30) as client:
+            assert click(client, "before").status_code == 201
+            holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
+            holder.execute("BEGIN IMMEDIATE")
+            refused = click(client, "during")
+            assert refused.status_code == 503
+            assert "locked" in refused.json()["detail"]
+            assert refused.headers["retry-after"] == "1"
+            assert client.post("/items", json={"items": [{"id": 9000, "code": "00000000"}]}).status_code == 503
+            assert client.post("/search", json={"item": 1}).status_code == 200
+            assert client.get("/items/9000").status_code == 404
+            holder.execute("ROLLBACK")
+            holder.close()
+            assert click(client, "during").status_code == 201
+        assert command.stop()[0] == 0
+    keys, items, count, _, sound = logged(tmp_path)
+    assert (sorted(keys), items, count, sound) == (["before", "during"], {}, 2, "ok")
+
+
+def fill(client, most=5000):
+    """Click until it is refused; returns the acknowledged keys and the refusal."""
+    done = []
+    for number in range(most):
+        response = click(client, f"fill-{number}" + "x" * 180)
+        if response.status_code != 201:
+            return done, response
+        done.append(f"fill-{number}" + "x" * 180)
+    raise AssertionError("it never filled up")
+
+
+def test_a_full_disk_gives_503_and_loses_nothing(index, tmp_path):
+    """A real file system of two megabytes where this user may mount one; elsewhere a limit on the size of files."""
+    small = tmp_path / "small"
+    small.mkdir()
+    script = f'mount -t tmpfs -o size=2m none {small} && head -c 1000000 /dev/zero > {small}/ballast && exec "$@"'
+    wrapper = [shutil.which("unshare") or "unshare", "-rm", "sh", "-c", script, "sh"]
+    mounts = shutil.which("unshare") and not subprocess.run([*wrapper, "true"], stderr=subprocess.DEVNULL).returncode
+    how = {"wrapper": wrapper} if mounts else {"preexec_fn": limit_files}
+    with (
+        Command("--index", index, "--data", small, "--rate", "0", **how) as command,
+        httpx.Client(base_url=command.address, timeout=30) as client,
+    ):
+        done, refused = fill(client)
+        assert refused.status_code == 503, refused.text
+        assert "full" in refused.json()["detail"] or "I/O" in refused.json()["detail"]
+        assert len(done) > 10
+        assert client.post("/search", json={"item": 1}).status_code == 200
+        assert client.get("/profiles").json()[1]["n_clicks"] == len(done)
+        for key in (done[0], done[-1]):
+            assert click(client, key).status_code == 200, "an acknowledged click is still there"
+        if mounts:
+            # The mount belongs to the service; it is reached through its process. With room again, all goes on.
+            os.remove(f"/proc/{command.worker()}/root{small}/ballast")
+            assert click(client, "again").status_code == 201
+            assert client.get("/profiles").json()[1]["n_clicks"] == len(done) + 1
+
+
+def limit_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))

@@ -1,0 +1,231 @@
+"""Who may come in, and how much: token, host, origin, size, rate, headers; and the OpenAPI document under fuzzing."""
+
+import base64
+import itertools
+
+import httpx
+import hypothesis
+import numpy as np
+import pytest
+import schemathesis
+from serving import Command, serving
+
+from bitrank.cli import main
+from bitrank.index import Index
+from bitrank.service import sources
+from bitrank.service.security import MAX_BODY, Rate
+
+TOKEN = "0123456789abcdef0123"
+CODES = np.random.default_rng(0).integers(0, 256, (200, 4), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def open_client(tmp_path_factory):
+    """Without a token, as on loopback."""
+    with serving(sources.Source("codes", Index(CODES), sources.NoItems()), tmp_path_factory.mktemp("open")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def closed_client(tmp_path_factory):
+    """With a token."""
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    with serving(source, tmp_path_factory.mktemp("closed"), token=TOKEN) as client:
+        yield client
+
+
+def basic(text):
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer {TOKEN}", 200),
+        (basic(f"anybody:{TOKEN}"), 200),
+        (None, 401),
+        ("", 401),
+        ("Bearer", 401),
+        (f"Bearer {TOKEN[:-1]}", 401),
+        (f"Bearer {TOKEN}x", 401),
+        (f"Digest {TOKEN}", 401),
+        (TOKEN, 401),
+        (basic(f"{TOKEN}:other"), 401),
+        ("Basic not-base64", 401),
+        ("Bearer \xff\xfe", 401),
+    ],
+)
+def test_a_token_is_needed_everywhere_but_for_health(closed_client, authorization, status):
+    headers = {} if authorization is None else {"authorization": authorization.encode("latin-1")}
+    for path in ("/collection", "/", "/docs", "/openapi.json", "/metrics", "/page/style.css", "/items/0/image"):
+        response = closed_client.get(path, headers=headers)
+        assert (response.status_code == 401) == (status == 401), path
+        if status == 401:
+            assert response.headers["www-authenticate"].startswith("Basic")
+    assert closed_client.post("/search", json={"item": 0}, headers=headers).status_code == status
+    assert closed_client.get("/healthz", headers=headers).status_code == 200
+
+
+def test_with_a_token_any_name_of_the_host_will_do(closed_client):
+    headers = {"authorization": f"Bearer {TOKEN}", "host": "search.example.org"}
+    assert closed_client.get("/collection", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost", 200), ("127.0.0.1:1", 200), ("[::1]:80", 200), ("evil.example.org", 421), ("", 421), ("[", 421)],
+)
+def test_without_a_token_only_loopback_names_are_answered(open_client, host, status):
+    # Otherwise any page could reach the service by a name of its own that points to 127.0.0.1.
+    assert open_client.get("/collection", headers={"host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://localhost", "host": "localhost"}, 200),
+        ({"origin": "https://evil.example.org"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://localhost:9", "host": "localhost"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 200),
+    ],
+)
+def test_pages_of_other_hosts_change_nothing(open_client, headers, status):
+    response = open_client.post("/search", json={"item": 0}, headers=headers)
+    assert response.status_code == status
+
+
+def test_every_answer_carries_a_strict_policy(open_client):
+    for path in ("/", "/collection", "/docs", "/no/such/page", "/page/style.css"):
+        headers = open_client.get(path).headers
+        policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
+        assert policy["default-src"] == "'none'"
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "http" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in open_client.get("/", headers={"origin": "https://a.example"}).headers
+
+
+def test_image_hosts_are_named_by_the_operator(tmp_path):
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    with serving(source, tmp_path, image_origins=("https://images.example.org",)) as client:
+        policy = client.get("/").headers["content-security-policy"]
+    assert "img-src 'self' data: blob: https://images.example.org;" in policy
+
+
+def test_large_bodies_are_refused_told_or_not(open_client):
+    body = b'{"code": "' + b"0" * MAX_BODY + b'"}'
+    headers = {"content-type": "application/json"}
+    told = open_client.post("/search", content=body, headers=headers)
+    assert (told.status_code, f"{MAX_BODY} bytes" in told.json()["detail"]) == (413, True)
+    pieces = (body[i : i + 65536] for i in range(0, len(body), 65536))
+    untold = open_client.post("/search", content=pieces, headers=headers)
+    assert untold.status_code == 413
+    upload = open_client.post("/search/image", files={"file": ("a.png", bytes(MAX_BODY))})
+    assert upload.status_code == 413
+    assert open_client.post("/search", json={"item": 0}).status_code == 200
+
+
+def test_the_rate_is_limited(tmp_path):
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    with serving(source, tmp_path, rate=2.0) as client:
+        statuses = [client.get("/healthz").status_code for _ in range(30)]
+        limited = client.get("/collection")
+    assert statuses[:4] == [200] * 4
+    assert statuses.count(429) >= 20
+    assert limited.status_code == 429
+    assert limited.headers["retry-after"] == "1"
+
+
+def test_rates_are_counted_for_each_client_alone():
+    now = itertools.count(0, 0.25)
+    rate = Rate(2, clock=lambda: next(now))
+    first = [rate.allows("a") for _ in range(40)]
+    # Four at once, and then two a second: a client that asks four times a second gets every other answer.
+    assert sum(first) == pytest.approx(4 + 40 * 0.25 * 2, abs=2)
+    assert all(rate.allows("b") for _ in range(4))
+
+
+# The command
+
+
+def test_another_address_needs_a_token(tmp_path, monkeypatch):
+    monkeypatch.delenv("BITRANK_TOKEN", raising=False)
+    with pytest.raises(SystemExit, match=r"--host 0\.0\.0\.0 needs a token"):
+        main(["serve", "--host", "0.0.0.0", "--port", "0", "--data", str(tmp_path)])
+    for short in ("short", "x" * 15, "", "naïve-token-of-some-length"):
+        monkeypatch.setenv("BITRANK_TOKEN", short)
+        with pytest.raises(SystemExit, match="at least 16 printable ASCII characters"):
+            main(["serve", "--port", "0", "--data", str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--items", "items.parquet"], "go with --index"),
+        (["--explore", "-1"], "--explore must not be negative, got -1"),
+        (["--image-origin", "javascript:x"], "--image-origin must be like https://"),
+        (["--image-origin", "https://a.example; script-src *"], "--image-origin must be like https://"),
+        (["--db", "sqlite://", "--data", "x"], "--data or --db, not both"),
+        (["--host", "192.0.2.1", "--token-file", "absent.txt"], "No such file"),
+    ],
+)
+def test_mistakes_on_the_command_line_end_with_a_message(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=message):
+        main(["serve", "--port", "0", *arguments])
+
+
+def test_the_command_serves_the_digits_with_a_token(tmp_path):
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    home = {"XDG_DATA_HOME": str(tmp_path / "home")}
+    with Command("--host", "0.0.0.0", "--token-file", tmp_path / "token", environment=home) as command:
+        address = command.address.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{address}/collection").status_code == 401
+        found = httpx.get(f"{address}/collection", headers={"authorization": f"Bearer {TOKEN}"}).json()
+        assert (found["name"], found["n_items"]) == ("digits", 10_000)
+        status, errors = command.stop()
+    assert (status, errors) == (0, "")
+    assert (tmp_path / "home" / "bitrank" / "digits" / "bitrank.db").exists()
+
+
+def test_the_command_says_what_is_wrong_with_an_index(tmp_path):
+    with Command("--index", tmp_path / "absent.index", "--data", tmp_path / "data") as command:
+        assert command.address is None
+        status, errors = command.stop()
+    assert status == 1
+    assert "meta.json is missing" in errors
+    assert "Traceback" not in errors
+
+
+# The OpenAPI document, under requests made from it: some valid, some not, never a server error
+
+
+@pytest.fixture(scope="module")
+def api(open_client):
+    schema = schemathesis.openapi.from_dict(open_client.get("/openapi.json").json())
+    schema.config.update(base_url=str(open_client.base_url))
+    return schema
+
+
+schema = schemathesis.pytest.from_fixture("api")
+
+
+@schema.parametrize()
+@hypothesis.settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(hypothesis.HealthCheck),
+    phases=[hypothesis.Phase.generate],
+)
+def test_requests_from_the_openapi_document_never_fail_the_server(case, open_client):
+    response = case.call()
+    assert response.status_code < 500, response.text
+    if response.status_code >= 400 and response.status_code != 405:
+        assert isinstance(response.json()["detail"], str)
