@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 from postgres_server import PostgresServer
 from serving import Command
+from sqlalchemy.exc import OperationalError
 
 from bitrank import Index
 from bitrank.service.ranking import POLL_S
@@ -290,3 +292,26 @@ def test_a_server_that_is_not_there_is_said_without_the_password(index):
     assert "127.0.0.1" in errors
     assert "secret" not in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://localhost/base", "postgresql"])
+def test_other_data_bases_are_refused(url):
+    with pytest.raises(ValueError, match="the data base must be"):
+        Store(url, N_BITS)
+
+
+def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'bitrank\[service,postgres\]'"):
+        Store("postgresql://localhost/base", N_BITS)
+
+
+def test_a_row_that_another_holds_is_waited_for_and_then_given_up(base):
+    store = Store(f"{base}?options=-clock_timeout%3D50ms", N_BITS)
+    with psycopg.connect(base) as other:
+        other.execute("SELECT * FROM bitrank.changes FOR UPDATE")
+        with pytest.raises(OperationalError, match="lock timeout"):
+            store.add_items([Item(7, False, b"abcd", "seven", None, {})])
+    store.add_items([Item(7, False, b"abcd", "seven", None, {})])
+    assert [item.id for item in store.items_changed(0)[1]] == [7]
+    store.close()
