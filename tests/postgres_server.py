@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -24,6 +25,8 @@ class PostgresServer:
     """One server; `start`, `stop` and `kill` as often as wanted, on the same port."""
 
     def __init__(self, version=16, **settings):
+        if sys.platform != "linux":
+            pytest.skip("servers of PostgreSQL are started with setpriv and watched in /proc: on Linux only")
         self.folder = Path(tempfile.mkdtemp(prefix="bitrank-postgres-"))
         self._settings = {"fsync": "off", "shared_buffers": "64MB", "max_wal_size": "256MB", **settings}
         self._process = None
