@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test browser test-lowest check bench bench-learning reproduce reproduce-quick sanitize test-neon clean
+.PHONY: demo test browser test-lowest check bench bench-learning bench-clicks bench-service reproduce reproduce-quick \
+  sanitize test-neon clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -61,6 +62,13 @@ test-neon: build/neon/test_kernel
 
 bench-learning: $(VENV)/test.installed
 	$(BIN)/python benchmarks/learning.py
+
+bench-clicks: $(VENV)/test.installed
+	$(BIN)/python benchmarks/clicks.py
+
+# Three minutes on loopback: 1 M codes, 32 connections.
+bench-service: $(VENV)/test.installed
+	$(BIN)/python benchmarks/service.py
 
 # Computes the cells that have no file yet; remove experiments/results/cells to run everything anew.
 reproduce: $(VENV)/demo.installed

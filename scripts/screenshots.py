@@ -64,7 +64,7 @@ def teach(url: str) -> None:
         label = call(f"{url}/items/{item}")["payload"]["label"]
         found = call(f"{url}/search", {"item": item, "explore": 8})
         wanted = [result["id"] for result in found["results"] if result["payload"]["label"] == label]
-        clicked = [item for item in wanted if rng.random() < 0.5]
+        clicked = [one for one in wanted if rng.random() < 0.5]
         shown = [{"id": result["id"], "explored": result["explored"]} for result in found["results"]]
         note = {"key": f"page-{page}", "version": found["version"], "query": {"item": item}}
         call(f"{url}/feedback", note | {"shown": shown, "clicked": clicked})

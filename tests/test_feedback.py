@@ -2,17 +2,21 @@
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitrank.codes import hamming, pack, weighted_hamming
+from bitrank import ITQ
+from bitrank.codes import distances, hamming, pack, weighted_hamming
+from bitrank.datasets import digits
 from bitrank.feedback import ClickGraph, ClickLearner, Page, estimate_propensities, explore, replay
 from bitrank.feedback.exploration import draw_far
 from bitrank.feedback.held_out import LEAST_PAGES, decide, hear
 from bitrank.feedback.simulation import SimulatedUsers
+from bitrank.metrics import average_precision, precision_at
 
 ONES = np.ones(20)
 
@@ -287,35 +291,42 @@ def test_the_gate_keeps_what_is_worse_and_raises_the_alarm(itq_digits):
 # The learner
 
 
-def run(users, learner, n_pages):
-    """Pages ranked by the active version; the number of pages at every activation, and the weights at the end."""
-    active, activations = None, []
-    for number in range(n_pages):
-        learner.learn(users.page(active))
-        if learner.due and learner.decide(active).activate:
-            active = learner.weights
-            activations.append(number)
-    return active, activations
+@pytest.fixture(scope="module")
+def collection():
+    """The digits of benchmarks/clicks.py, first seed: 5000 as codes of 64 bits, and 2000 others to measure with."""
+    images, labels = digits()
+    rows = np.random.default_rng(0).permutation(len(images))
+    X = images.reshape(len(images), -1).astype(np.float32) / 255
+    there, others = rows[:5000], rows[5000:7000]
+    hasher = ITQ(n_bits=64, random_state=0).fit(X[there])
+    codes, queries = hasher.transform(X[there]), hasher.transform(X[others])
+    relevant = labels[others][:, None] == labels[there]
+
+    def gains(weights):
+        """MAP and P@10 above those of Hamming."""
+        found = [distances(queries, codes, each) for each in (weights, None)]
+        scores = [(average_precision(each, relevant).mean(), precision_at(each, relevant, 10).mean()) for each in found]
+        return np.subtract(*scores)
+
+    return SimpleNamespace(codes=codes, y=labels[there], gains=gains)
 
 
-def test_honest_clicks_raise_map_and_keep_the_top(itq_digits):
-    learner = ClickLearner(itq_digits.codes, random_state=0)
-    active, activations = run(digits_users(itq_digits), learner, 600)
-    assert activations
-    hamming_map, hamming_p10 = itq_digits.figures()
-    found_map, found_p10 = itq_digits.figures(active)
-    assert found_map > hamming_map + 0.01
-    assert found_p10 > hamming_p10 - 0.002
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_gate_holds_when_all_clicks_are_at_random(itq_digits, seed):
-    users = SimulatedUsers(itq_digits.codes, itq_digits.y, at_random=1.0, random_state=seed)
-    learner = ClickLearner(itq_digits.codes, random_state=seed)
-    active, activations = run(users, learner, 500)
-    assert active is None
-    assert activations == []
-    assert learner.n_looks > 5
+@pytest.mark.parametrize(("at_random", "n_pages"), [(0.0, 1000), (0.3, 500), (1.0, 500)])
+def test_what_clicks_must_reach(collection, at_random, n_pages):
+    """After 1000 honest pages; and with poisoned ones the active version never falls behind Hamming."""
+    users = SimulatedUsers(collection.codes, collection.y, at_random=at_random, random_state=0)
+    learner, versions = ClickLearner(collection.codes, random_state=0), [None]
+    for _ in range(n_pages):
+        learner.learn(users.page(versions[-1]))
+        if learner.due and learner.decide(versions[-1]).activate:
+            versions.append(learner.weights)
+    if at_random == 1:
+        assert versions == [None]
+        assert learner.n_looks > 5
+        return
+    gains = [collection.gains(weights) for weights in (versions[1], versions[-1])]
+    assert (np.array(gains) > -0.002).all()
+    assert at_random > 0 or gains[-1][0] > 0.015
 
 
 def test_the_same_pages_and_seed_give_the_same_candidate(itq_digits):
@@ -350,8 +361,7 @@ def test_it_starts_from_the_weights_that_are_given(itq_digits):
     users = digits_users(itq_digits)
     for _ in range(10):
         learner.learn(users.page())
-    moved = np.abs(learner.weights - given / given.mean())
-    assert 0 < moved.max() < 0.5
+    assert 0.9 < np.corrcoef(learner.weights, given)[0, 1] < 1
 
 
 def test_a_page_of_other_codes_is_refused_and_changes_nothing(itq_digits):
@@ -381,21 +391,18 @@ def test_mistaken_options_are_refused(arguments, message):
 
 
 def test_float_queries_are_learned_with_their_magnitudes(itq_digits):
-    """The class is in bits 0 to 3 and the magnitudes of a query say so: with them there is nothing left to learn."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(8, size=600)
-    bits = np.column_stack([(y[:, None] >> np.arange(3)) & 1, rng.integers(0, 2, (600, 13))])
-    codes = pack(bits)
-    sharp = np.where(np.arange(16) < 3, 5.0, 0.01).astype(np.float32)
-    spread = {}
-    for name, magnitudes in (("plain", None), ("float", sharp)):
-        learner = ClickLearner(codes, blend=1.0, random_state=0)
-        users = SimulatedUsers(codes, y, random_state=0)
-        for _ in range(200):
-            page = users.page(sharp)
+    """Magnitudes that are all one are none; others change what a page says."""
+    users = digits_users(itq_digits)
+    pages = [users.page() for _ in range(30)]
+    ones, other = np.ones(32, np.float32), np.random.default_rng(0).random(32).astype(np.float32)
+    learned = []
+    for magnitudes in (None, ones, other):
+        learner = ClickLearner(itq_digits.codes, random_state=0)
+        for page in pages:
             learner.learn(Page(page.query_code, page.shown_codes, page.clicked, page.explored, magnitudes))
-        spread[name] = float(learner.weights[:3].mean() / learner.weights[3:].mean())
-    assert spread["plain"] > spread["float"] > 1
+        learned.append(learner.weights)
+    np.testing.assert_allclose(learned[0], learned[1], rtol=1e-5)
+    assert np.abs(learned[0] - learned[2]).max() > 0.001
 
 
 def test_the_sample_may_change_with_the_collection(itq_digits):

@@ -115,14 +115,17 @@ def test_import_brings_a_token_and_a_profile(folder, service, monkeypatch, capsy
     assert {page["profile"] for page in service.log.values()} == {"shop"}
 
 
+def test_import_without_a_service_says_so(folder):
+    with pytest.raises(SystemExit, match=r"bitrank feedback: after 0 of 250 pages, .*refused"):
+        main(["feedback", "import", "clicks.jsonl", "--url", "http://127.0.0.1:9"])
+
+
 def test_import_of_a_bad_log_sends_nothing(folder, service):
     with open("clicks.jsonl", "a") as file:
         file.write('{"key": "bad", "shown": 3}\n')
     with pytest.raises(SystemExit, match=r"bitrank feedback: clicks\.jsonl, line 251: shown must be a list"):
         main(["feedback", "import", "clicks.jsonl", "--url", service.url])
     assert service.log == {}
-    with pytest.raises(SystemExit, match=r"bitrank feedback: after 0 of .*refused"):
-        main(["feedback", "import", "clicks.jsonl", "--url", "http://127.0.0.1:9"])
 
 
 def test_import_of_ubi_to_a_file(folder, capsys):

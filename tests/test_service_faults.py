@@ -29,7 +29,7 @@ def index(tmp_path_factory):
 
 
 class Writer(threading.Thread):
-    """Sends clicks and items without a pause, and remembers what was acknowledged; what was not, it sends again."""
+    """Sends clicks and items, and remembers what was acknowledged; what was not, it sends again."""
 
     def __init__(self, address, name, stopping):
         super().__init__(name=name)
@@ -49,6 +49,7 @@ class Writer(threading.Thread):
                 if number % 3 == 0:
                     self.send(client, "/items", {"items": [{"id": item, "code": code, "title": key}]})
                     self.items[item] = code
+                time.sleep(0.01)
 
     def send(self, client, path, body):
         while True:
@@ -130,6 +131,25 @@ def test_a_lost_parent_takes_its_worker_along(index, tmp_path):
     assert not os.path.exists(f"/proc/{worker}")
 
 
+def test_a_worker_killed_while_the_data_base_is_locked_comes_back_when_the_lock_is_gone(index, tmp_path):
+    with Command("--index", index, "--data", tmp_path) as command:
+        holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        workers = {command.worker()}
+        os.kill(command.worker(), signal.SIGKILL)
+        end = time.monotonic() + 60
+        while len(workers) < 3 and time.monotonic() < end:  # the one killed, one that found it locked, the next
+            time.sleep(0.01)
+            workers |= {command.worker()} - {None}
+        holder.execute("ROLLBACK")
+        holder.close()
+        command.wait_until_healthy()
+        status, errors = command.stop()
+    assert status == 0
+    assert "database is locked" in errors
+    assert "ended with status 1, starting it again" in errors
+
+
 def click(client, key):
     body = {"key": key, "query": {"item": 1}, "shown": [{"id": 2}, {"id": 3}], "clicked": [3]}
     return client.post("/feedback", json=body)
@@ -141,19 +161,27 @@ def test_a_locked_data_base_gives_503_and_loses_nothing(index, tmp_path):
             assert click(client, "before").status_code == 201
             holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
             holder.execute("BEGIN IMMEDIATE")
-            refused = click(client, "during")
-            assert refused.status_code == 503
-            assert "locked" in refused.json()["detail"]
-            assert refused.headers["retry-after"] == "1"
+            refused = []
+            threads = [
+                threading.Thread(target=lambda i=i: refused.append(click(client, f"during-{i}"))) for i in range(8)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for response in refused:
+                assert response.status_code == 503
+                assert "locked" in response.json()["detail"]
+                assert response.headers["retry-after"] == "1"
             assert client.post("/items", json={"items": [{"id": 9000, "code": "00000000"}]}).status_code == 503
             assert client.post("/search", json={"item": 1}).status_code == 200
             assert client.get("/items/9000").status_code == 404
             holder.execute("ROLLBACK")
             holder.close()
-            assert click(client, "during").status_code == 201
+            assert click(client, "during-3").status_code == 201
         assert command.stop()[0] == 0
     keys, items, count, _, sound = logged(tmp_path)
-    assert (sorted(keys), items, count, sound) == (["before", "during"], {}, 2, "ok")
+    assert (sorted(keys), items, count, sound) == (["before", "during-3"], {}, 2, "ok")
 
 
 def fill(client, most=5000):

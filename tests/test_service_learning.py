@@ -103,8 +103,8 @@ def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_und
         same = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
         assert same["results"] == uniform["results"], "ten pages do not pass the gate"
 
-        while versions(client)["active"] == 1 and user.n < 1000:
-            user.answer(20)
+        while versions(client)["active"] == 1 and user.n < 800:
+            user.answer(50)
         listed = versions(client)
         assert listed["active"] >= 2
         entry = listed["activations"][-1]
@@ -141,7 +141,7 @@ def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_und
 def test_clicks_at_random_never_pass(collection, tmp_path):
     with serving(source(collection), tmp_path, random_state=2) as client:
         user = User(client, collection[1], seed=2, random_share=1.0)
-        user.answer(400)
+        user.answer(300)
         listed = versions(client)
         assert listed["active"] == 1
         quality = client.get("/profiles/default/quality").json()
@@ -151,13 +151,13 @@ def test_clicks_at_random_never_pass(collection, tmp_path):
 
 def test_the_alarm_rings_when_the_active_version_is_behind_hamming(collection, tmp_path):
     with serving(source(collection), tmp_path, random_state=3, explore=10) as client:
-        # A version that looks at four bits of 32 is far worse than Hamming; clicks must tell.
-        weights = np.where(np.arange(32) < 4, 1.0, 1e-3).tolist()
+        # A version that looks at one bit of 32 is far worse than Hamming; clicks must tell.
+        weights = np.where(np.arange(32) == 0, 1.0, 0.0).tolist()
         number = client.post("/profiles/default/versions", json={"weights": weights}).json()["number"]
         client.post(f"/profiles/default/versions/{number}/activate")
         user = User(client, collection[1], seed=3, random_share=0.0)
-        while user.n < 1000 and not any(row["alarm"] for row in client.get("/profiles/default/quality").json()):
-            user.answer(20)
+        while user.n < 800 and not any(row["alarm"] for row in client.get("/profiles/default/quality").json()):
+            user.answer(50)
         rung = next(row for row in client.get("/profiles/default/quality").json() if row["alarm"])
         assert rung["active"] < rung["hamming"]
 
@@ -205,3 +205,19 @@ def test_the_candidate_says_what_it_weighs_and_how_far_it_has_learned(collection
         np.testing.assert_array_equal(np.float32(shown["weights"]), client.service.learning.candidate("default"))
         assert np.ptp(shown["weights"]) > 0
         assert client.get("/profiles/nobody/candidate").status_code == 404
+
+
+def test_a_search_leans_towards_what_was_chosen_and_no_other_does(collection, tmp_path):
+    with serving(source(collection), tmp_path, random_state=3) as client:
+        ask = {"item": 3, "explore": 0, "k": 20}
+        plain = client.post("/search", json=ask).json()["results"]
+        before = [result["id"] for result in plain]
+        chosen = before[12]
+        after = [r["id"] for r in client.post("/search", json=ask | {"chosen": [chosen, 10**9]}).json()["results"]]
+        assert after != before
+        assert after.index(chosen) < 12
+        assert client.post("/search", json=ask).json()["results"] == plain
+        assert client.post("/search", json=ask | {"chosen": [3]}).json()["results"] == plain  # the query itself
+        refused = client.post("/search?profile=hamming", json=ask | {"chosen": [chosen]})
+        assert (refused.status_code, "hamming" in refused.json()["detail"]) == (422, True)
+        assert client.post("/search", json=ask | {"chosen": list(range(21))}).status_code == 422

@@ -4,6 +4,7 @@ It stands between the learners and whoever shows pages to people: it knows codes
 data base. A service, a replay of a log and a simulation all use it in the same way.
 """
 
+from bitrank.feedback.choices import lean
 from bitrank.feedback.exploration import explore
 from bitrank.feedback.graph import ClickGraph
 from bitrank.feedback.held_out import Decision
@@ -22,6 +23,7 @@ __all__ = [
     "Replay",
     "estimate_propensities",
     "explore",
+    "lean",
     "read_log",
     "replay",
 ]

@@ -114,7 +114,8 @@ class ClickGraph:
                 rows += [query, dissimilar, similar]
                 magnitudes.append(node.magnitudes if query is node.members[0] else None)
         codes = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 3, self.n_bytes)
-        return Triplets(*(np.ascontiguousarray(codes[:, part]) for part in range(3)), _matrix(magnitudes))
+        parts = [np.ascontiguousarray(codes[:, part]) for part in range(3)]
+        return Triplets(parts[0], parts[1], parts[2], _matrix(magnitudes))
 
     def _any_node(self) -> _Node:
         return self._nodes[self._random.randrange(self._next - len(self._nodes), self._next)]

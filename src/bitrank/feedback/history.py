@@ -132,7 +132,8 @@ def _compare(
 def _distances(page: Page, codes: Codes, weights: Weights | None) -> npt.NDArray[np.float32]:
     if page.magnitudes is not None:
         weights = page.magnitudes if weights is None else weights * page.magnitudes
-    return distances(page.query_code[None], codes, weights, threads=1)[0].astype(np.float32)
+    found: npt.NDArray[np.float32] = distances(page.query_code[None], codes, weights, threads=1)[0].astype(np.float32)
+    return found
 
 
 def _rank(found: npt.NDArray[np.float32], own: np.float32) -> float:

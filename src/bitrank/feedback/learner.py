@@ -25,9 +25,10 @@ _MOST_HELD_OUT = 1000
 _LEAST_NEW = 10  # held-out pages between two decisions
 _N_UPDATES = 4  # for a page; the online learner's mean over 500 of them reaches back 125 pages
 _N_CONSTRAINTS = 64  # of an update
-_LEAST_BLEND, _MOST_BLEND, _TRUST = 0.25, 0.75, 5.0
-_SCALE = 0.08  # of the uniform weights to start from: where learning on real clicks ended up
-_PLACES = 100
+# How much of what was learned goes into the candidate: see `blend`, and benchmarks/clicks.py for what it does.
+_LEAST_BLEND, _MOST_BLEND, _TRUST, _MANY_PAGES = 0.25, 0.75, 5.0, 400
+_SCALE = 5.12  # sum of the weights to start from: about where learning from simulated clicks ends up
+_PLACES = 100  # of a page that propensities are estimated for; those beyond count as the last
 
 
 class ClickLearner:
@@ -46,8 +47,9 @@ class ClickLearner:
     C : float, default=0.003
         How far one page may move the candidate, see `OnlineRankingSVM`.
     blend : float, optional
-        Share of what was learned in the candidate, the rest being the weights that it started from. By default between
-        a quarter and three quarters, by how surely explored clicks differ from clicks at random.
+        Share of what was learned in the candidate, the rest being the weights that it started from. By default it grows
+        over the first 400 pages, to between a quarter and three quarters: the more, the more surely explored clicks
+        differ from clicks at random.
     random_state : int, RandomState instance or None
 
     Attributes
@@ -95,7 +97,7 @@ class ClickLearner:
         self._evidence: deque[float] = deque(maxlen=_HOLD_OUT * _MOST_HELD_OUT)
         given = np.ones(self.n_bits) if weights is None else check_weights(weights, self.n_bits)
         self._start = gate.mean_one(given)
-        self._online = OnlineRankingSVM(_SCALE * self._start, n_bits=self.n_bits, C=C)
+        self._online = OnlineRankingSVM(_SCALE / self.n_bits * self._start, n_bits=self.n_bits, C=C)
         self._shown, self._clicks = np.zeros(_PLACES), np.zeros(_PLACES)
         self.n_pages = self.n_looks = self._n_new = 0
 
@@ -117,14 +119,14 @@ class ClickLearner:
     def blend(self) -> float:
         """Share of what was learned in the candidate.
 
-        Noisy clicks teach the top of a list less than nothing, and moving only part of the way protects it: as far as
-        Hamming tells explored clicks from items drawn like them, which it does better the less noise there is.
+        Few or noisy clicks teach the top of a list less than nothing, and moving only part of the way protects it: the
+        more pages, and the more clearly Hamming tells explored clicks from items drawn like them, the farther.
         """
         if self._blend is not None:
             return self._blend
         n = len(self._evidence)
         sure = lower_bound(np.array(self._evidence), 2.0) - 0.5 if n >= _LEAST_NEW else 0.0
-        return float(np.clip(_TRUST * sure, _LEAST_BLEND, _MOST_BLEND))
+        return float(np.clip(_TRUST * sure, _LEAST_BLEND, _MOST_BLEND)) * min(1.0, len(self._graph) / _MANY_PAGES)
 
     @property
     def weights(self) -> Weights:

@@ -294,5 +294,6 @@ def parse_code(text: str, n_bits: int) -> Codes:
         except ValueError:
             continue
         if len(raw) == width:
-            return check_codes(np.frombuffer(raw, np.uint8)[None], n_bits, name="code")[0]
+            (code,) = check_codes(np.frombuffer(raw, np.uint8)[None], n_bits, name="code")
+            return np.asarray(code)
     raise ValueError(f"code must be {2 * width} hex digits or base64 of {width} bytes, got {text!r:.60}")

@@ -6,7 +6,6 @@ Everything in `feedback` starts from pages; what they say is corrected by these 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ LEAST_PROPENSITY = 0.1
 _PRIOR_SHOWN = 10.0
 
 
-@dataclass(frozen=True, eq=False)
 class Page:
     """One page of results, in the order shown.
 
@@ -43,30 +41,26 @@ class Page:
     array([False, False])
     """
 
-    query_code: Codes
-    shown_codes: Codes
-    clicked: npt.NDArray[np.bool_]
-    explored: npt.NDArray[np.bool_] | None = None
-    magnitudes: Weights | None = None
-
-    def __post_init__(self) -> None:
-        shown = check_codes(self.shown_codes, name="shown_codes")
-        query = check_codes(np.atleast_2d(self.query_code), name="query_code")
-        if query.shape != (1, shown.shape[1]):
-            raise ValueError(f"query_code must be one code of {shown.shape[1]} bytes, got shape {query.shape}")
-        clicked = _flags(self.clicked, len(shown), "clicked")
-        explored = np.zeros(len(shown), bool) if self.explored is None else self.explored
-        values = {
-            "query_code": query[0],
-            "shown_codes": shown,
-            "clicked": clicked,
-            "explored": _flags(explored, len(shown), "explored"),
-        }
-        if self.magnitudes is not None:
-            row = np.atleast_2d(self.magnitudes)
-            values["magnitudes"] = check_magnitudes(row, 1, row.shape[1])[0]
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    def __init__(
+        self,
+        query_code: Codes,
+        shown_codes: Codes,
+        clicked: npt.ArrayLike,
+        explored: npt.ArrayLike | None = None,
+        magnitudes: npt.ArrayLike | None = None,
+    ) -> None:
+        self.shown_codes = check_codes(shown_codes, name="shown_codes")
+        n, width = self.shown_codes.shape
+        query = check_codes(np.atleast_2d(query_code), name="query_code")
+        if query.shape != (1, width):
+            raise ValueError(f"query_code must be one code of {width} bytes, got shape {query.shape}")
+        self.query_code: Codes = query[0]
+        self.clicked = _flags(clicked, n, "clicked")
+        self.explored = np.zeros(n, bool) if explored is None else _flags(explored, n, "explored")
+        self.magnitudes: Weights | None = None
+        if magnitudes is not None:
+            rows = np.atleast_2d(magnitudes)
+            self.magnitudes = check_magnitudes(rows, 1, rows.shape[1])[0]
 
 
 def estimate_propensities(pages: Iterable[Page], n_places: int) -> Floats:
@@ -110,8 +104,10 @@ def propensities_from_counts(shown: Floats, clicks: Floats) -> Floats:
     mean = clicks.sum() / shown.sum()
     rates = (clicks + mean * _PRIOR_SHOWN) / (shown + _PRIOR_SHOWN)
     places = np.arange(len(rates))
-    falling = IsotonicRegression(increasing=False).fit_transform(places, rates, sample_weight=shown + _PRIOR_SHOWN)
-    return np.maximum(falling / falling[0], LEAST_PROPENSITY).astype(np.float64)
+    fit = IsotonicRegression(increasing=False)
+    falling = np.asarray(fit.fit_transform(places, rates, sample_weight=shown + _PRIOR_SHOWN), np.float64)
+    propensities: Floats = np.maximum(falling / falling[0], LEAST_PROPENSITY)
+    return propensities
 
 
 def check_propensities(propensities: npt.ArrayLike) -> Floats:

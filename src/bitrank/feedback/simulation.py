@@ -80,7 +80,7 @@ class SimulatedUsers:
         n, random = len(shown), self._random
         looked = random.random(n) < 1 / np.log2(np.arange(n) + 2)
         right = random.random(n) >= self._noise
-        clicked = looked & ((self._labels[shown] == self._labels[query]) == right)
+        clicked: npt.NDArray[np.bool_] = looked & ((self._labels[shown] == self._labels[query]) == right)
         if random.random() >= self._at_random:
             return clicked
         anywhere = np.zeros(n, bool)

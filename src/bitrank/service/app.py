@@ -113,6 +113,6 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 
 async def _not_now(_: Request, error: Exception) -> Response:
-    cause = str(getattr(error, "orig", None) or "too many requests at once")
+    cause = str(getattr(error, "orig", None) or error)
     detail = f"the data base does not answer now, and nothing was changed: {cause:.200}"
     return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})

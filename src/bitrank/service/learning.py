@@ -6,6 +6,7 @@ restart it catches up by itself. `ranking` calls it from its own thread.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from bitrank.codes import Weights
 from bitrank.feedback import ClickLearner, Page
 from bitrank.service.collection import Collection
 from bitrank.service.store import Click, Store, Version
+
+logger = logging.getLogger("bitrank.service")
 
 MEMORY = 2000  # newest pages of a log that a new learner reads, behind the searches
 AT_ONCE = 4  # pages learned before others have their turn
@@ -71,8 +74,11 @@ class Learning:
             return False
         follower.learner.sample = self._collection.sample.codes
         for number, click in self._store.clicks_after(profile, follower.position, AT_ONCE):
-            follower.learner.learn(_page(click))
             follower.position = number
+            try:
+                follower.learner.learn(_page(click))
+            except ValueError:  # it stays in the log; the pages after it must still be learned
+                logger.exception("page %s of profile %s cannot be learned from", number, profile)
             if follower.learner.due and number > follower.decided:
                 self._decide(profile, follower, active)
                 break  # another version may be active now

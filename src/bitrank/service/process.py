@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from bitrank.service.app import create_app
 from bitrank.service.ranking import Service
 
-SHORT_S = 2.0  # a worker that dies sooner than this after its start
-MAX_SHORT = 5  # so many times in a row is not worth another start
+MAX_FAILED = 5  # so many first workers that die before they serve are enough
+MAX_PAUSE_S = 30.0  # between two starts of a worker that served and now cannot
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -49,38 +50,46 @@ def serve(bound: socket.socket, make: Callable[[], Service], ready: Callable[[Se
     ready : callable
         Called in the first worker when the service is made.
     """
-    n_short, first = 0, True
+    n_failed, served_once = 0, False
     while True:
-        start = time.monotonic()
-        status = _run_worker(bound, make, ready if first else lambda _: None)
-        first = False
-        if status >= 0:
-            return status
-        n_short = n_short + 1 if time.monotonic() - start < SHORT_S else 0
-        name = signal.Signals(-status).name
-        if n_short >= MAX_SHORT:
-            print(f"bitrank serve: the worker died of {name} {n_short} times in a row: giving up", file=sys.stderr)
-            return 1
-        print(f"bitrank serve: the worker died of {name}, starting it again", file=sys.stderr, flush=True)
+        status, served = _run_worker(bound, make, (lambda _: None) if served_once else ready)
+        served_once |= served
+        n_failed = 0 if served else n_failed + 1
+        # What never served is set up wrongly; what did, serves again once the disk has room or the lock is gone.
+        if status == 0 or (not served_once and (status > 0 or n_failed == MAX_FAILED)):
+            return abs(status)
+        end = f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        print(f"bitrank serve: the worker {end}, starting it again", file=sys.stderr, flush=True)
+        try:
+            time.sleep(min(n_failed, MAX_PAUSE_S))
+        except KeyboardInterrupt:
+            return 0
 
 
-def _run_worker(bound: socket.socket, make: Callable[[], Service], ready: Callable[[Service], None]) -> int:
-    """Fork a worker and wait for it; returns its exit status, or minus the signal that killed it."""
-    watched, held = os.pipe()
+def _run_worker(
+    bound: socket.socket, make: Callable[[], Service], ready: Callable[[Service], None]
+) -> tuple[int, bool]:
+    """Fork a worker and wait for it; returns its exit status, or minus the signal, and whether it ever served."""
+    watched, held = os.pipe()  # ends with the parent
+    told, telling = os.pipe()  # a byte when the worker serves
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # none may come between the fork and the handlers
     worker = os.fork()
     if worker == 0:
         os.close(held)
+        os.close(told)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         status = 1
         try:
-            status = _work(bound, watched, make, ready)
+            status = _work(bound, watched, telling, make, ready)
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
     os.close(watched)
+    os.close(telling)
     stopping = False
 
     def stop(*_: Any) -> None:
@@ -96,11 +105,14 @@ def _run_worker(bound: socket.socket, make: Callable[[], Service], ready: Callab
         for number, handler in before.items():
             signal.signal(number, handler)
         os.close(held)
-    status = os.waitstatus_to_exitcode(wait_status)
-    return 0 if stopping else status
+    with os.fdopen(told, "rb") as said:
+        served = bool(said.read(1))
+    return 0 if stopping else os.waitstatus_to_exitcode(wait_status), served
 
 
-def _work(bound: socket.socket, watched: int, make: Callable[[], Service], ready: Callable[[Service], None]) -> int:
+def _work(
+    bound: socket.socket, watched: int, telling: int, make: Callable[[], Service], ready: Callable[[Service], None]
+) -> int:
     def follow_parent() -> None:
         os.read(watched, 1)  # ends when the parent does
         os.kill(os.getpid(), signal.SIGTERM)
@@ -119,6 +131,7 @@ def _work(bound: socket.socket, watched: int, make: Callable[[], Service], ready
         timeout_graceful_shutdown=5,
     )
     threading.Thread(target=follow_parent, name="bitrank-parent", daemon=True).start()
+    os.write(telling, b"1")
     ready(service)
     uvicorn.Server(config).run(sockets=[bound])
     return 0

@@ -9,6 +9,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from bitrank.codes import Weights
 from bitrank.codes import distances as weighted_distances
 from bitrank.feedback import explore as explore_slots
+from bitrank.feedback import lean
 from bitrank.segments import Ids, n_threads
 from bitrank.service.collection import Collection, Query, tie_ranks
 from bitrank.service.learning import Learning
@@ -157,10 +159,18 @@ class Service:
     # Searches
 
     def find(
-        self, query: Query, k: int, profile: str, version: int | Literal["candidate"] | None, explore: int | None
+        self,
+        query: Query,
+        k: int,
+        profile: str,
+        version: int | Literal["candidate"] | None,
+        explore: int | None,
+        chosen: Sequence[int] = (),
     ) -> dict[str, Any]:
         """A page of results for a query, without the item that it is the code of."""
         number, weights = self.weights(profile, version)
+        if chosen:
+            weights = self._lean(query, weights, profile, chosen)
         if explore is None:
             explore = 0 if profile == HAMMING else self.settings.explore * k // self.settings.page_size
         if query.magnitudes is not None and profile != HAMMING:
@@ -180,6 +190,17 @@ class Service:
             "version": number,
             "results": self._results(ids, distances, explored),
         }
+
+    def _lean(self, query: Query, weights: Weights, profile: str, chosen: Sequence[int]) -> Weights:
+        """Weights for this query alone, under which chosen items come before the others of its first page."""
+        if profile == HAMMING:
+            raise ValueError("the profile hamming weighs every bit the same: chosen goes with another")
+        own = weights if query.magnitudes is None else weights * query.magnitudes
+        found = self.collection.index.search(query.code, self.settings.page_size, weights=own, threads=1).ids[0]
+        there = [item for item in chosen if self.collection.has(item) and item != query.item]
+        passed = [item for item in found.tolist() if item >= 0 and item != query.item and item not in there]
+        codes = self.collection.codes
+        return lean(weights, query.code, codes(passed), codes(there), query.magnitudes)
 
     def _explore(
         self, query: Query, ids: Ids, distances: Distances, weights: Weights, n_slots: int

@@ -66,10 +66,10 @@ def search_routes(service: Service, metrics: Metrics) -> APIRouter:
             return collection.query_of_code(query.code)
         return collection.query_of_vector(query.vector or [])
 
-    def find(make: Any, k: int, profile: str, version: Which, explore: int | None) -> Response:
+    def find(make: Any, k: int, profile: str, version: Which, explore: int | None, chosen: list[int]) -> Response:
         start = time.perf_counter()
         with refusing():
-            page = service.find(make(), k, profile, version, explore)
+            page = service.find(make(), k, profile, version, explore, chosen)
         page["took_ms"] = round((time.perf_counter() - start) * 1e3, 3)
         return Response(to_json(page), media_type="application/json")
 
@@ -81,7 +81,7 @@ def search_routes(service: Service, metrics: Metrics) -> APIRouter:
     async def search(body: schemas.Search, profile: ProfileQuery = None) -> Response:
         """Find the items nearest to an item, a code or a vector."""
         name = profile or body.profile or DEFAULT
-        return await in_turn(lambda: looked(body), body.k, name, body.version, body.explore)
+        return await in_turn(lambda: looked(body), body.k, name, body.version, body.explore, body.chosen)
 
     @routes.post("/search/image", response_model=schemas.Results)
     async def search_image(
@@ -90,10 +90,11 @@ def search_routes(service: Service, metrics: Metrics) -> APIRouter:
         profile: ProfileQuery = None,
         version: Annotated[schemas.VersionNumber | Literal["candidate"] | None, Query()] = None,
         explore: Annotated[int | None, Query(ge=0, le=schemas.MAX_K)] = None,
+        chosen: Annotated[list[schemas.Id], Query(max_length=schemas.MAX_CHOSEN)] = [],  # noqa: B006
     ) -> Response:
         """Find the items nearest to an uploaded picture."""
         data = await file.read()
-        return await in_turn(lambda: collection.query_of_image(data), k, profile or DEFAULT, version, explore)
+        return await in_turn(lambda: collection.query_of_image(data), k, profile or DEFAULT, version, explore, chosen)
 
     @routes.post(
         "/feedback",

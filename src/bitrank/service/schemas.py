@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 MAX_K = 1000
 MAX_BATCH = 1000
 MAX_SHOWN = 1000
+MAX_CHOSEN = 20
 MAX_TEXT = 2000
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]
@@ -54,6 +55,9 @@ class Search(QueryBy):
     )
     explore: Annotated[int, Field(ge=0, le=MAX_K)] | None = Field(
         None, description="places for items from deeper ranks; null leaves it to the service"
+    )
+    chosen: Annotated[list[Id], Field(max_length=MAX_CHOSEN)] = Field(
+        [], description="what was chosen for this query so far: this answer, and no other, leans towards it"
     )
 
 

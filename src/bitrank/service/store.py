@@ -97,7 +97,7 @@ class Store:
         self._engine, self._turns = connect(url)
         self._writer = self._engine.execution_options(writes=True)
         try:
-            create(self._writer)
+            create(self._engine)
             for name, value in {"format": FORMAT, "n_bits": n_bits}.items():
                 self._fact(name, value)
             for name in ("items", "versions"):

@@ -110,7 +110,7 @@ def connect(url: str) -> tuple[sa.Engine, AbstractContextManager[Any]]:
     except sa.exc.ArgumentError:
         raise ValueError("the data base must be given as sqlite:///… or postgresql://…, got neither") from None
     if parsed.get_backend_name() == "sqlite":
-        return _sqlite(url), threading.Lock()
+        return _sqlite(url), _Turns()
     if parsed.get_backend_name() != "postgresql":
         raise ValueError(f"the data base must be sqlite or postgresql, got {parsed.get_backend_name()}")
     given = parsed.normalized_query.get("options", ())
@@ -158,3 +158,17 @@ def _sqlite(url: str) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+class _Turns:
+    """A lock that is waited for as long as the data base itself: behind one that is stuck, nobody queues for ever."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=2 * LOCK_TIMEOUT_S):
+            raise sa.exc.TimeoutError("the data base is locked, and others wait for it already")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

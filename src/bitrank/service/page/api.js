@@ -39,8 +39,10 @@ export const activate = (profile, number) => call("POST", `${named(profile)}/ver
 export const rollback = (profile) => call("POST", `${named(profile)}/rollback`);
 export const quality = (profile) => call("GET", `${named(profile)}/quality`);
 
-export function searchImage(blob, options) {
+export function searchImage(blob, { chosen = [], ...options }) {
   const form = new FormData();
   form.append("file", blob, "picture");
-  return call("POST", `search/image?${new URLSearchParams(options)}`, form);
+  const parts = new URLSearchParams(options);
+  for (const id of chosen) parts.append("chosen", id);
+  return call("POST", `search/image?${parts}`, form);
 }

@@ -44,18 +44,20 @@ function act(action) {
 
 // `ask(options)` puts the question; kept, so that it can be put again when the weights have changed.
 async function search(ask) {
-  const [hamming, learned] = await Promise.all([ask({ profile: "hamming", explore: 0 }), ask(learnedBy())]);
-  Object.assign(page, { ask, answers: { hamming, learned }, liked: new Set() });
+  const liked = new Set();
+  const [hamming, learned] = await Promise.all([ask({ profile: "hamming", explore: 0 }), ask(learnedBy(liked))]);
+  Object.assign(page, { ask, answers: { hamming, learned }, liked });
   await showQuery(learned.query);
   show("hamming", new Map());
   show("learned", new Map());
   say(`${plural(learned.results.length, "result")} for ${find("query-title").textContent}.`);
 }
 
-// The live candidate follows every click at once; the active version is what the gate has let through.
-function learnedBy() {
+// Live, every choice counts at once: in the candidate, and in a leaning towards what was chosen for this query. The
+// active version is what the gate has let through.
+function learnedBy(liked) {
   const version = find("which").value;
-  return { profile: page.profile, ...(version && { version }) };
+  return { profile: page.profile, ...(version && { version, chosen: [...liked].slice(-20) }) };
 }
 
 function show(column, moved) {
@@ -143,7 +145,7 @@ async function learned(n_clicks) {
 // Puts the question again and marks what moved.
 async function follow(cause) {
   const before = page.answers.learned;
-  page.answers.learned = await page.ask(learnedBy());
+  page.answers.learned = await page.ask(learnedBy(page.liked));
   const moved = moves(places(before), page.answers.learned);
   show("hamming", new Map());
   show("learned", moved);

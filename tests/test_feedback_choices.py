@@ -1,0 +1,69 @@
+"""Choices for one query: the weights lean towards them, and no farther than that takes."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bitrank.codes import distances, pack
+from bitrank.feedback import lean
+
+
+def loss(weights, query, passed, chosen):
+    """How far chosen items are from being one nearer than every one passed over, counted pair by pair."""
+    near, far = (distances(query, codes, weights)[0] for codes in (chosen, passed))
+    return sum(max(0.0, 1.0 - (f - n)) for f in far for n in near)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 70), st.integers(0, 12), st.integers(0, 4), st.integers(0, 2**31))
+def test_the_order_wanted_gets_nearer_and_nothing_else_changes(n_bits, n_passed, n_chosen, seed):
+    rng = np.random.default_rng(seed)
+    query, passed, chosen = (pack(rng.integers(0, 2, (n, n_bits))) for n in (1, n_passed, n_chosen))
+    weights = rng.lognormal(0, 0.5, n_bits).astype(np.float32)
+    start = weights.copy()
+    leaning = lean(weights, query, passed, chosen)
+    np.testing.assert_array_equal(weights, start)
+    assert leaning.dtype == np.float32
+    assert leaning.shape == (n_bits,)
+    assert (leaning >= 0).all()
+    if n_passed == 0 or n_chosen == 0:
+        np.testing.assert_array_equal(leaning, start)
+        return
+    assert loss(leaning, query, passed, chosen) <= loss(start, query, passed, chosen) + 1e-4
+    # A bit that tells none of the pairs apart has nothing to say.
+    differs = np.unpackbits(query ^ np.concatenate([passed, chosen]), axis=1)[:, :n_bits]
+    silent = (differs == differs[0]).all(axis=0)
+    np.testing.assert_allclose(leaning[silent], start[silent], rtol=1e-5)
+
+
+def test_one_choice_moves_a_page_and_finds_more_of_its_kind(itq_digits):
+    codes, y = itq_digits.codes, itq_digits.y
+    rng = np.random.default_rng(0)
+    weights = rng.lognormal(0, 0.25, 32).astype(np.float32)
+    gains, rises, moved = [], [], 0
+    for row in range(60):
+        query = itq_digits.queries[[row]]
+        order = np.argsort(distances(query, codes, weights)[0], kind="stable")
+        page = order[:20]
+        wanted = [place for place in range(6, 20) if y[page[place]] == itq_digits.query_y[row]]
+        if not wanted:
+            continue
+        place = wanted[0]
+        leaning = lean(weights, query, codes[np.delete(page, place)], codes[[page[place]]])
+        again = np.argsort(distances(query, codes, leaning)[0], kind="stable")
+        moved += (again[:20] != page).any()
+        rises.append(place - np.flatnonzero(again == page[place])[0])
+        relevant = y == itq_digits.query_y[row]
+        gains.append(relevant[again[:100]].mean() - relevant[order[:100]].mean())
+    assert moved == len(gains) > 30
+    assert min(rises) >= 0
+    assert np.mean(rises) > 2
+    assert np.mean(gains) > 0
+
+
+def test_magnitudes_of_the_query_count(itq_digits):
+    codes, query = itq_digits.codes[:20], itq_digits.queries[[0]]
+    magnitudes = itq_digits.query_magnitudes[0]
+    plain = lean(np.ones(32), query, codes[:19], codes[19:])
+    scaled = lean(np.ones(32), query, codes[:19], codes[19:], magnitudes / magnitudes.mean())
+    assert not np.array_equal(plain, scaled)
