@@ -279,6 +279,19 @@ def test_tables_of_others_are_not_touched(base):
         assert connection.execute("SELECT title FROM bitrank.items").fetchone() == ("seven",)
 
 
+def test_a_role_needs_no_more_than_its_schema(base):
+    guest = base.replace("bitrank@", "tenant@")
+    with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute("CREATE ROLE tenant LOGIN")
+        with pytest.raises(ConnectionError, match="permission denied"):
+            Store(guest, N_BITS)
+        connection.execute("CREATE SCHEMA bitrank AUTHORIZATION tenant")
+        for _ in range(2):  # made, and found again
+            store = Store(guest, N_BITS)
+            store.add_items([Item(7, False, b"abcd", "seven", None, {})])
+            store.close()
+
+
 def test_another_number_of_bits_is_refused(base):
     Store(base, N_BITS).close()
     with pytest.raises(ValueError, match="n_bits 64, got one with 32"):

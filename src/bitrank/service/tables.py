@@ -131,10 +131,11 @@ def create(engine: sa.Engine) -> None:
             if engine.dialect.name == "postgresql":
                 connection.execute(sa.text("SET LOCAL lock_timeout = 0"))
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(CREATING)))
-                connection.execute(sa.schema.CreateSchema(SCHEMA, if_not_exists=True))
+                if connection.scalar(sa.select(sa.func.to_regnamespace(SCHEMA))) is None:
+                    connection.execute(sa.schema.CreateSchema(SCHEMA))
             metadata.create_all(connection)
-    except sa.exc.OperationalError as error:
-        raise ConnectionError(f"the data base does not answer: {error.orig}") from None
+    except sa.exc.DBAPIError as error:
+        raise ConnectionError(f"the data base cannot be used: {error.orig}") from None
 
 
 def _sqlite(url: str) -> sa.Engine:
