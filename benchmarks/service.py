@@ -1,7 +1,7 @@
 """The service under load: 1 M codes of 64 bits, 32 connections, 95% searches and 5% clicks, on loopback.
 
 Prints errors, lost clicks, times of a search and the throughput beside that of the bare `Index` on one core of the same
-machine, and writes results/service.json: `make bench-service`, or `python benchmarks/service.py --seconds 5` for a look.
+machine, and writes results/service.json: `make bench-service`, or `python benchmarks/service.py --seconds 5`.
 
 The bare figure is that of the same index on one thread of this process, before and after the load, with the same k and
 weights and no HTTP. Where the time of a request goes is measured after the load, one part at a time.

@@ -184,8 +184,9 @@ def test_mistakes_on_the_command_line_end_with_a_message(tmp_path, monkeypatch, 
 def test_the_command_serves_the_digits_with_a_token(tmp_path):
     (tmp_path / "token").write_text(TOKEN + "\n")
     home = {"XDG_DATA_HOME": str(tmp_path / "home")}
-    with Command("--host", "0.0.0.0", "--token-file", tmp_path / "token", environment=home) as command:
-        address = command.address.replace("0.0.0.0", "127.0.0.1")
+    # Also a loopback address, but not one of those that go without a token.
+    with Command("--host", "127.0.0.2", "--token-file", tmp_path / "token", environment=home) as command:
+        address = command.address
         assert httpx.get(f"{address}/collection").status_code == 401
         found = httpx.get(f"{address}/collection", headers={"authorization": f"Bearer {TOKEN}"}).json()
         assert (found["name"], found["n_items"]) == ("digits", 10_000)

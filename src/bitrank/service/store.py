@@ -91,6 +91,7 @@ class Store:
     0
     >>> [item.title for item in store.items_changed(after=0)[1]]
     ['seven']
+    >>> store.close()
     """
 
     def __init__(self, url: str, n_bits: int) -> None:
