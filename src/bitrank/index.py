@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import storage
-from bitrank.codes import Codes, Weights, check_codes, check_weights, pack
+from bitrank.codes import Codes, Weights, check_codes, check_queries, check_weights
 from bitrank.rows import Rows, check_ids
 from bitrank.segments import Ids, order_quality
 
@@ -232,7 +232,7 @@ class Index:
             raise ValueError(f"candidates must be at least 1, got {candidates}")
         plain = np.ones((1, self._n_bits), np.float32)
         ids, _, numbers = rows.search(codes, plain, candidates, np.inf, filter, threads)
-        return _nearest(ids, rows.score(codes, weights, numbers, threads), k)
+        return nearest(ids, rows.score(codes, weights, numbers, threads), k)
 
     def search_radius(
         self,
@@ -299,7 +299,7 @@ class Index:
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
         numbers = np.full(ids.shape, -1, np.int64)
         numbers[ids != -1] = rows.numbers(ids[ids != -1])
-        return _nearest(ids, rows.score(codes, weights, numbers, threads), k)
+        return nearest(ids, rows.score(codes, weights, numbers, threads), k)
 
     def distances(
         self,
@@ -420,24 +420,7 @@ class Index:
             self._sorter.start()
 
     def _check_queries(self, queries: Any, weights: npt.ArrayLike | None) -> tuple[Codes, Weights]:
-        array = np.asarray(queries)
-        magnitudes = None
-        if array.dtype.kind == "f":
-            if array.ndim != 2 or array.shape[1] != self._n_bits or not np.isfinite(array).all():
-                raise ValueError(
-                    f"queries of reals must be finite, of shape (n_queries, {self._n_bits}), got shape {array.shape}"
-                )
-            magnitudes = np.abs(array).astype(np.float32)
-            array = pack(array > 0)
-        codes = check_codes(array, self._n_bits, name="queries")
-        own = self._weights
-        if weights is not None:
-            rows = np.atleast_2d(check_weights(weights, self._n_bits, n_queries=len(codes)))
-        else:
-            rows = np.ones((1, self._n_bits), np.float32) if own is None else own[None]
-        if magnitudes is not None:
-            rows = check_weights(rows * magnitudes)
-        return codes, np.ascontiguousarray(rows)
+        return check_queries(queries, self._weights if weights is None else weights, self._n_bits)
 
     def _one_vector(self, weights: npt.ArrayLike | None) -> Weights | None:
         if weights is None:
@@ -449,8 +432,8 @@ class Index:
         return array
 
 
-def _nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
-    """The k best of scored candidates, of which those with id -1 are none."""
+def nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
+    """The k best of scored candidates, one row a query; those with id -1 are none."""
     best = np.lexsort((ids, distances, ids < 0), axis=1)[:, :k]
     out = Results(np.full((len(ids), k), -1, np.int64), np.full((len(ids), k), np.inf, np.float32))
     out.ids[:, : best.shape[1]] = np.take_along_axis(ids, best, 1)

@@ -26,7 +26,9 @@ def add_parser(commands: Any) -> None:
     serve.add_argument("--hasher", type=Path, help="saved hasher (.npz), to search by vectors")
     serve.add_argument("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by pictures")
     serve.add_argument("--data", type=Path, help="folder of the data base (default: one of the user's, printed)")
-    serve.add_argument("--db", metavar="URL", help="data base as an SQLAlchemy URL, in the place of --data")
+    serve.add_argument(
+        "--db", metavar="URL", help="postgresql://… in the place of --data: a data base that several services may share"
+    )
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on; others than loopback need a token")
     serve.add_argument("--port", type=int, default=8000, help="0 takes any free one (default: %(default)s)")
     serve.add_argument(
@@ -89,7 +91,7 @@ def _data_base(arguments: argparse.Namespace) -> tuple[str, str]:
     if arguments.db is not None:
         if arguments.data is not None:
             raise ValueError("give --data or --db, not both")
-        return arguments.db, arguments.db.rpartition("@")[2]
+        return arguments.db, arguments.db.rpartition("@")[2].partition("?")[0]  # without what may be secret
     folder = arguments.data
     if folder is None:
         home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")

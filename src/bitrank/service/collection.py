@@ -119,7 +119,7 @@ class Collection:
 
     def codes(self, ids: list[int]) -> Codes:
         """Codes of items, which must be there."""
-        missing = [i for i in ids if not self.has(i)]
+        missing = self.missing(ids)
         try:
             if missing:
                 raise UnknownItemError(f"no item {missing[0]} in this collection")
@@ -132,6 +132,14 @@ class Collection:
         ids = self._ids
         at = int(np.searchsorted(ids, item))
         return at < len(ids) and int(ids[at]) == item
+
+    def missing(self, ids: list[int]) -> list[int]:
+        """Those that are not there, after a look at what other processes added meanwhile."""
+        gone = [i for i in ids if not self.has(i)]
+        if gone:
+            self.refresh()
+            gone = [i for i in gone if not self.has(i)]
+        return gone
 
     def ids(self, offset: int, limit: int) -> list[int]:
         """Some ids, ascending."""

@@ -73,14 +73,17 @@ class Service:
         self.learning = Learning(self.store, self.collection)
         self._random, self._drawing = np.random.default_rng(settings.random_state), threading.Lock()
         self._woken, self._closed = threading.Event(), threading.Event()
-        self._follower = threading.Thread(target=self._follow, name="bitrank-follow", daemon=True)
-        self._follower.start()
+        # Apart, since learning may take longer than a version may take to be active in every process.
+        self._workers = [threading.Thread(target=work, daemon=True) for work in (self._follow, self._learn)]
+        for worker in self._workers:
+            worker.start()
 
     def close(self) -> None:
         """Stop searching and learning, and close the data base."""
         self._closed.set()
         self._woken.set()
-        self._follower.join()
+        for worker in self._workers:
+            worker.join()
         self.searchers.shutdown()
         self.store.close()
 
@@ -89,15 +92,23 @@ class Service:
         self._woken.set()
 
     def _follow(self) -> None:
-        """Look at the store twice a second, and whenever something was written here; learn from new clicks."""
+        """Look twice a second at what other processes wrote to the store."""
+        while not self._closed.wait(POLL_S):
+            try:
+                self.collection.refresh()
+                self.collection.refresh_sample()
+                self.refresh_active()
+            except SQLAlchemyError as error:
+                logger.warning("the data base does not answer, trying again: %s", error)
+
+    def _learn(self) -> None:
+        """Learn from new clicks, at once where they were written here."""
         more = False
         while not self._closed.is_set():
             if not more:
                 self._woken.wait(POLL_S)
                 self._woken.clear()
             try:
-                self.collection.refresh()
-                self.collection.refresh_sample()
                 self.refresh_active()
                 start = time.monotonic()
                 more = self.learning.step(self._active)
@@ -105,9 +116,8 @@ class Service:
                 if more:
                     # A long queue of clicks may take half of this thread's time: searches come first.
                     self._closed.wait(time.monotonic() - start)
-            except SQLAlchemyError as error:
-                more = False
-                logger.warning("the data base does not answer, trying again: %s", error)
+            except SQLAlchemyError:
+                more = False  # the other thread says so
                 self._closed.wait(POLL_S)
 
     # Weights
@@ -115,6 +125,9 @@ class Service:
     def active(self, profile: str) -> Version:
         """The active version of a profile."""
         version = self._active.get(profile)
+        if version is None:
+            self.refresh_active()  # another process may have made it just now
+            version = self._active.get(profile)
         if version is None:
             raise UnknownVersionError(f"no profile {profile!r:.80}")
         return version
@@ -242,7 +255,8 @@ class Service:
         clicked: set[int],
     ) -> tuple[bool, int]:
         """Log an answered page; items that are not there any more are left out of it."""
-        there = [(item, explored) for item, explored in shown if self.collection.has(item)]
+        gone = set(self.collection.missing([item for item, _ in shown]))
+        there = [(item, explored) for item, explored in shown if item not in gone]
         if not there:
             raise ValueError(f"shown must hold items of this collection, got {shown[0][0]} and no other that is there")
         click = Click(

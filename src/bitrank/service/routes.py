@@ -194,7 +194,7 @@ def item_routes(service: Service) -> APIRouter:
     @routes.delete("/items/{item}", status_code=204)
     def remove(item: ItemId) -> None:
         """Remove an item."""
-        if not collection.has(item):
+        if collection.missing([item]):
             raise HTTPException(404, f"no item {item} in this collection")
         store.add_items([Item(item, True, b"", None, None, {})])
         collection.refresh()

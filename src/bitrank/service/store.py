@@ -21,9 +21,9 @@ from bitrank.service.tables import (
     changes,
     clicks,
     connect,
+    create,
     facts,
     items,
-    metadata,
     profiles,
     quality,
     versions,
@@ -82,7 +82,7 @@ class Item(NamedTuple):
 
 
 class Store:
-    """All reads and writes of the service, on any data base that SQLAlchemy knows.
+    """All reads and writes of the service, on SQLite or PostgreSQL.
 
     Examples
     --------
@@ -97,11 +97,15 @@ class Store:
     def __init__(self, url: str, n_bits: int) -> None:
         self._engine, self._turns = connect(url)
         self._writer = self._engine.execution_options(writes=True)
-        metadata.create_all(self._engine)
-        for name, value in {"format": FORMAT, "n_bits": n_bits}.items():
-            self._fact(name, value)
-        for name in ("items", "versions"):
-            self._insert_once(changes, {"name": name, "value": 0})
+        try:
+            create(self._engine)
+            for name, value in {"format": FORMAT, "n_bits": n_bits}.items():
+                self._fact(name, value)
+            for name in ("items", "versions"):
+                self._insert_once(changes, {"name": name, "value": 0})
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Give all connections back."""

@@ -13,6 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 
 LOCK_TIMEOUT_S = 2.0  # a writer waits so long for another process before it gives up, with nothing written
+SCHEMA = "bitrank"  # in PostgreSQL, where others may have tables of the same names
+CREATING = 0x62697472616E6B01  # an advisory lock of PostgreSQL, held while tables are made
 
 metadata = sa.MetaData()
 
@@ -101,12 +103,47 @@ quality = sa.Table(
 def connect(url: str) -> tuple[sa.Engine, AbstractContextManager[Any]]:
     """An engine whose commits are for good, and a lock for the writers of this process.
 
-    SQLite keeps a write-ahead log and syncs it at every commit. It has one writer at a time: those of a process take
-    turns by the lock, and each takes the data base when it begins, so that none fails halfway. Other engines see to
-    all this by themselves.
+    PostgreSQL sees to its writers by itself. Its tables stand in a schema of their own.
     """
-    if not url.startswith("sqlite"):
-        return sa.create_engine(url, pool_pre_ping=True), nullcontext()
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise ValueError("the data base must be given as sqlite:///… or postgresql://…, got neither") from None
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite(url), _Turns()
+    if parsed.get_backend_name() != "postgresql":
+        raise ValueError(f"the data base must be sqlite or postgresql, got {parsed.get_backend_name()}")
+    given = parsed.normalized_query.get("options", ())
+    options = " ".join([f"-csearch_path={SCHEMA} -clock_timeout={LOCK_TIMEOUT_S}s", *given])
+    try:
+        engine = sa.create_engine(
+            parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"options": options}
+        )
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("PostgreSQL needs psycopg: pip install 'bitrank[service,postgres]'") from None
+    return engine, nullcontext()
+
+
+def create(engine: sa.Engine) -> None:
+    """Make the tables that are not there; of processes that start at once, one makes them."""
+    try:
+        with engine.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                connection.execute(sa.text("SET LOCAL lock_timeout = 0"))
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(CREATING)))
+                if connection.scalar(sa.select(sa.func.to_regnamespace(SCHEMA))) is None:
+                    connection.execute(sa.schema.CreateSchema(SCHEMA))
+            metadata.create_all(connection)
+    except sa.exc.DBAPIError as error:
+        raise ConnectionError(f"the data base cannot be used: {error.orig}") from None
+
+
+def _sqlite(url: str) -> sa.Engine:
+    """SQLite keeps a write-ahead log and syncs it at every commit.
+
+    It has one writer at a time: those of a process take turns by a lock, and each takes the data base when it begins,
+    so that none fails halfway.
+    """
     arguments = {"timeout": LOCK_TIMEOUT_S, "check_same_thread": False, "isolation_level": None}
     engine = sa.create_engine(url, connect_args=arguments)
 
@@ -121,7 +158,7 @@ def connect(url: str) -> tuple[sa.Engine, AbstractContextManager[Any]]:
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
-    return engine, _Turns()
+    return engine
 
 
 class _Turns:

@@ -1,0 +1,330 @@
+"""The service on PostgreSQL: several processes over one data base, which restart, are killed, and lose their server."""
+
+import itertools
+import os
+import signal
+import sys
+import threading
+import time
+
+import httpx
+import numpy as np
+import psycopg
+import pytest
+from postgres_server import PostgresServer
+from serving import Command
+from sqlalchemy.exc import OperationalError
+
+from bitrank import Index
+from bitrank.service.ranking import POLL_S
+from bitrank.service.store import Item, Store
+
+N_BITS = 32
+CODES = np.random.default_rng(0).integers(0, 256, (500, N_BITS // 8), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("service") / "codes.index"
+    Index(CODES).save(folder)
+    return folder
+
+
+@pytest.fixture
+def base(postgres):
+    """The address of an empty data base."""
+    return postgres.url(postgres.new_base())
+
+
+@pytest.fixture(scope="module")
+def shared_base(postgres):
+    return postgres.url(postgres.new_base())
+
+
+@pytest.fixture(scope="module")
+def two(index, shared_base):
+    """Two services over one data base, started at the same moment; each test has a profile of its own."""
+    started = []
+    threads = [threading.Thread(target=lambda: started.append(served(index, shared_base))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    yield started
+    for command in started:
+        command.stop()
+
+
+def served(index, base):
+    command = Command("--index", index, "--db", base, "--rate", 0)
+    assert command.address is not None, command.stop()[1]
+    return command
+
+
+def call(command, method, path, **body):
+    return httpx.request(method, command.address + path, json=body or None, timeout=30)
+
+
+def click(command, profile, key, item=0, clicked=(1,)):
+    page = {"shown": [{"id": number} for number in range(1, 6)], "clicked": list(clicked)}
+    return call(command, "POST", "/feedback", key=key, profile=profile, query={"item": item}, **page)
+
+
+def wait_until(true, seconds=30):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it does not come true"
+        time.sleep(0.02)
+
+
+def logged(base, profile):
+    """Keys and numbers of a profile's log, and what the profile counts."""
+    with psycopg.connect(base) as connection:
+        rows = connection.execute("SELECT key, number FROM bitrank.clicks WHERE profile = %s", [profile]).fetchall()
+        found = connection.execute("SELECT n_clicks FROM bitrank.profiles WHERE name = %s", [profile]).fetchone()
+    return sorted(key for key, _ in rows), sorted(number for _, number in rows), found[0]
+
+
+def test_a_version_activated_by_one_is_active_in_the_other(two):
+    # They look so often: a version is active everywhere long before two seconds are over.
+    assert POLL_S <= 1
+    weights = np.linspace(0, 3, N_BITS).tolist()
+
+    def page(command):
+        return call(command, "POST", "/search", item=3, explore=0).json()
+
+    for here, there in (two, two[::-1]):
+        number = call(here, "POST", "/profiles/default/versions", weights=weights).json()["number"]
+        assert call(here, "POST", f"/profiles/default/versions/{number}/activate").status_code == 200
+        wait_until(lambda there=there, number=number: page(there)["version"] == number)
+        assert page(here)["results"] == page(there)["results"]
+    assert call(two[0], "POST", "/profiles/default/rollback").json()["version"] == number - 1
+    wait_until(lambda: page(two[1])["version"] == number - 1)
+
+
+def test_a_profile_made_by_one_is_there_for_the_other_at_once(two):
+    assert call(two[0], "PUT", "/profiles/mine").status_code == 201
+    assert call(two[1], "POST", "/search", item=3, profile="mine").status_code == 200
+
+
+def test_items_added_and_removed_by_one_are_so_for_the_other(two):
+    item = {"id": 1000, "code": (CODES[7] ^ np.uint8(1)).tobytes().hex(), "title": "ünï ☃", "payload": {"price": 3}}
+    assert call(two[0], "POST", "/items", items=[item]).status_code == 201
+    wait_until(lambda: call(two[1], "GET", "/items/1000").status_code == 200)
+    assert call(two[1], "GET", "/items/1000").json()["title"] == "ünï ☃"
+    found = call(two[1], "POST", "/search", code=item["code"], explore=0).json()["results"][0]
+    assert (found["id"], found["payload"]) == (1000, {"price": 3})
+    assert call(two[1], "DELETE", "/items/1000").status_code == 204
+    wait_until(lambda: call(two[0], "GET", "/items/1000").status_code == 404)
+
+
+def test_a_click_on_an_item_that_another_just_added_is_whole(two, shared_base):
+    """The item is logged, though this process has not yet looked at what the other wrote."""
+    for number in range(1000, 1010):
+        item = {"id": number, "code": CODES[7].tobytes().hex()}
+        assert call(two[0], "POST", "/items", items=[item]).status_code == 201
+        body = {
+            "key": f"k{number}",
+            "query": {"item": number},
+            "shown": [{"id": number}, {"id": 1}],
+            "clicked": [number],
+        }
+        assert call(two[1], "POST", "/feedback", **body).status_code == 201
+    with psycopg.connect(shared_base) as connection:
+        for (shown,) in connection.execute("SELECT shown FROM bitrank.clicks").fetchall():
+            assert shown.count('"id"') == 2
+
+
+def test_one_key_at_both_at_once_counts_once(two, shared_base):
+    call(two[0], "PUT", "/profiles/keys")
+    answers = []
+
+    def send(command, key):
+        answers.append(click(command, "keys", key).status_code)
+
+    for number in range(20):
+        threads = [threading.Thread(target=send, args=[command, f"key-{number}"]) for command in two for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(answers) == [200] * 60 + [201] * 20
+    keys, numbers, n_clicks = logged(shared_base, "keys")
+    assert keys == sorted(f"key-{number}" for number in range(20))
+    assert numbers == list(range(1, 21))
+    assert n_clicks == 20
+
+
+class Load:
+    """Threads that send clicks to all services, each key to any of them until one acknowledges it."""
+
+    def __init__(self, commands, profile, n_threads=4):
+        self.commands, self.profile, self.acknowledged, self.wrong = commands, profile, [], []
+        self.over = threading.Event()
+        self.threads = [threading.Thread(target=self._send, args=[number]) for number in range(n_threads)]
+        for thread in self.threads:
+            thread.start()
+
+    def _send(self, thread):
+        random = np.random.default_rng(thread)
+        for number in itertools.count():
+            key, done = f"{thread}-{number}", False
+            while not done:
+                if self.over.is_set():
+                    return
+                try:
+                    command, item = self.commands[random.integers(2)], int(random.integers(100, 500))
+                    answer = click(command, self.profile, key, item, [1 + number % 5])
+                except httpx.HTTPError:
+                    continue
+                done = answer.status_code in (200, 201)
+                if not done and answer.status_code != 503:
+                    self.wrong.append(answer.text)
+                    return
+            self.acknowledged.append(key)
+
+    def goes_on(self, n=1):
+        """Wait until so many more are acknowledged."""
+        wanted = len(self.acknowledged) + n
+        wait_until(lambda: self.wrong or len(self.acknowledged) >= wanted)
+        assert self.wrong == []
+
+    def stop(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def assert_nothing_lost(load, base):
+    keys, numbers, n_clicks = logged(base, load.profile)
+    assert load.wrong == []
+    assert set(load.acknowledged) <= set(keys)
+    # A click may be there whose acknowledgement was lost, but none twice, and the numbers have no gap.
+    assert len(keys) == len(set(keys)) <= len(load.acknowledged) + len(load.threads)
+    assert numbers == list(range(1, len(keys) + 1))
+    assert n_clicks == len(keys)
+
+
+def test_killed_processes_lose_no_click_and_count_none_twice(two, shared_base):
+    call(two[0], "PUT", "/profiles/killed")
+    random = np.random.default_rng(0)
+    load = Load(two, "killed")
+    try:
+        for number in range(8):  # four times each: after five deaths soon after the start it would give up
+            load.goes_on(5)
+            time.sleep(random.uniform(0, 0.1))
+            os.kill(two[number % 2].worker(), signal.SIGKILL)
+            two[number % 2].wait_until_healthy()
+        load.goes_on(20)
+    finally:
+        load.stop()
+    assert_nothing_lost(load, shared_base)
+    for command in two:
+        wait_until(
+            lambda command=command: 'clicks_to_learn{profile="killed"} 0.0' in call(command, "GET", "/metrics").text
+        )
+    # Both have learned from the same log, and of their decisions at a page there is one.
+    with psycopg.connect(shared_base) as connection:
+        rows = connection.execute("SELECT number FROM bitrank.versions WHERE profile = 'killed' ORDER BY 1").fetchall()
+    assert [number for (number,) in rows] == list(range(1, len(rows) + 1))
+
+
+def test_a_data_base_that_is_away_is_a_503_and_nothing_is_lost(index):
+    server = PostgresServer().start()
+    try:
+        base = server.url()
+        with served(index, base) as one, served(index, base) as other:
+            load = Load([one, other], "default")
+            try:
+                for end in (server.stop, server.kill):
+                    load.goes_on(10)
+                    end()
+                    assert click(one, "default", "meanwhile").status_code == 503
+                    assert call(one, "POST", "/search", item=3).status_code == 200  # from memory
+                    server.start()
+                    load.goes_on(10)
+            finally:
+                load.stop()
+            assert_nothing_lost(load, base)
+    finally:
+        server.remove()
+
+
+def test_many_make_the_tables_at_once(base):
+    stores, failures = [], []
+
+    def make():
+        try:
+            stores.append(Store(base, N_BITS))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        store.close()
+    assert failures == []
+
+
+def test_tables_of_others_are_not_touched(base):
+    with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute("CREATE TABLE public.items (mine int)")
+        store = Store(base, N_BITS)
+        store.add_items([Item(7, False, b"abcd", "seven", None, {})])
+        store.close()
+        assert connection.execute("SELECT count(*) FROM public.items").fetchone() == (0,)
+        assert connection.execute("SELECT title FROM bitrank.items").fetchone() == ("seven",)
+
+
+def test_a_role_needs_no_more_than_its_schema(base):
+    guest = base.replace("bitrank@", "tenant@")
+    with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute("CREATE ROLE tenant LOGIN")
+        with pytest.raises(ConnectionError, match="permission denied"):
+            Store(guest, N_BITS)
+        connection.execute("CREATE SCHEMA bitrank AUTHORIZATION tenant")
+        for _ in range(2):  # made, and found again
+            store = Store(guest, N_BITS)
+            store.add_items([Item(7, False, b"abcd", "seven", None, {})])
+            store.close()
+
+
+def test_another_number_of_bits_is_refused(base):
+    Store(base, N_BITS).close()
+    with pytest.raises(ValueError, match="n_bits 64, got one with 32"):
+        Store(base, 64)
+
+
+def test_a_server_that_is_not_there_is_said_without_the_password(index):
+    command = Command("--index", index, "--db", "postgresql://me:secret@127.0.0.1:1/base")
+    status, errors = command.stop()
+    assert status != 0
+    assert "127.0.0.1" in errors
+    assert "secret" not in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://localhost/base", "postgresql"])
+def test_other_data_bases_are_refused(url):
+    with pytest.raises(ValueError, match="the data base must be"):
+        Store(url, N_BITS)
+
+
+def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'bitrank\[service,postgres\]'"):
+        Store("postgresql://localhost/base", N_BITS)
+
+
+def test_a_row_that_another_holds_is_waited_for_and_then_given_up(base):
+    store = Store(f"{base}?options=-clock_timeout%3D50ms", N_BITS)
+    with psycopg.connect(base) as other:
+        other.execute("SELECT * FROM bitrank.changes FOR UPDATE")
+        with pytest.raises(OperationalError, match="lock timeout"):
+            store.add_items([Item(7, False, b"abcd", "seven", None, {})])
+    store.add_items([Item(7, False, b"abcd", "seven", None, {})])
+    assert [item.id for item in store.items_changed(0)[1]] == [7]
+    store.close()
