@@ -1,11 +1,14 @@
 """One contract over every engine, against the NumPy reference and `Index`."""
 
 import itertools
+import os
 
 import numpy as np
 import pytest
+from clickhouse_http import ClickHouse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from milvus_server import ON_DEMAND, Milvus
 
 import bitrank
 from bitrank import Index
@@ -15,9 +18,14 @@ from bitrank.engines import ENGINES, quantize_weights
 # The fixture of each engine that gives an address to connect to. It may give the same one every time: names differ.
 ADDRESSES = {
     "memory": "memory_address",
+    "faiss": "faiss_address",
+    "usearch": "usearch_address",
+    "chdb": "chdb_address",
+    "clickhouse": "clickhouse_address",
+    "milvus": "milvus_address",
 }
 # Engines that rank everything by themselves; of the others an exact search is a ValueError.
-EXACT = {"memory"}
+EXACT = {"memory", "faiss", "chdb", "clickhouse"}
 
 NAMES = (f"codes_{number}" for number in itertools.count())
 
@@ -27,7 +35,36 @@ def memory_address():
     return "memory://"
 
 
-@pytest.fixture(params=ADDRESSES)
+@pytest.fixture(scope="session")
+def faiss_address():
+    return "faiss://"
+
+
+@pytest.fixture(scope="session")
+def usearch_address():
+    return "usearch://?scan=true"
+
+
+@pytest.fixture(scope="session")
+def chdb_address():
+    return "chdb://"
+
+
+@pytest.fixture(scope="session")
+def clickhouse_address(tmp_path_factory):
+    server = ClickHouse(tmp_path_factory.mktemp("clickhouse")).start()
+    yield server.url
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def milvus_address(tmp_path_factory):
+    server = Milvus(tmp_path_factory.mktemp("milvus")).start()
+    yield server.url
+    server.kill()
+
+
+@pytest.fixture(params=[scheme for scheme in ADDRESSES if scheme != "milvus" or ON_DEMAND in os.environ])
 def scheme(request):
     return request.param
 

@@ -19,6 +19,11 @@ __all__ = ["ENGINES", "Engine", "connect", "quantize_weights", "rerank", "sugges
 # Scheme of an address, the module that serves it, and the class in it: called with the address, a name, and options.
 ENGINES = {
     "memory": ("bitrank.engines.memory", "MemoryEngine"),
+    "clickhouse": ("bitrank.engines.clickhouse", "ClickHouseEngine"),
+    "chdb": ("bitrank.engines.clickhouse", "ClickHouseEngine"),
+    "faiss": ("bitrank.engines.faiss", "FaissEngine"),
+    "milvus": ("bitrank.engines.milvus", "MilvusEngine"),
+    "usearch": ("bitrank.engines.usearch", "USearchEngine"),
 }
 
 
