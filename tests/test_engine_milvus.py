@@ -1,4 +1,4 @@
-"""Milvus beyond the contract: both of its indexes, its limits, and a server that goes away. `make test-milvus` runs it."""
+"""Milvus beyond the contract: both indexes, limits, and a server that goes away. `make test-milvus` runs it."""
 
 import os
 

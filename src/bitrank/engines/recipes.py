@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes, Weights, check_codes, check_weights, n_bytes, signs
+from bitrank.engines.planes import check_whole, masks
 
 Json = dict[str, Any]
 
@@ -135,14 +136,11 @@ def opensearch_search(
     3
     """
     code, row = _check(query, k, weights, candidates)
-    whole = _whole(row)
-    planes = range(max(1, int(whole.max(initial=0)).bit_length()))
-    masks = [_words(np.packbits(whole >> b & 1)) for b in planes]
+    planes = [_words(mask) for mask in masks(row)]
     stage: Json = {"match_all": {}}
     if candidates is not None:
         stage = {"knn": {field: {"vector": code.view(np.int8).tolist(), "k": candidates}}}
-    total = int(whole.sum())
-    params = {"field": f"{field}_", "query": _words(code), "masks": masks, "total": total}
+    params = {"field": f"{field}_", "query": _words(code), "masks": planes, "total": int(row.sum())}
     return _hits(k, {"script_score": {"query": stage, "script": {"source": OPENSEARCH_SCRIPT, "params": params}}})
 
 
@@ -249,7 +247,7 @@ def qdrant_search(query: Codes, k: int, weights: npt.ArrayLike, *, candidates: i
 
     Parameters are those of `elasticsearch_search`. Without `candidates` every point is scored; with them, Qdrant
     takes that many by their bits and scores these anew. A point's score is the sum of all weights less twice its
-    distance.
+    distance; it is exact for whole numbers up to 2048, since vectors are float16.
 
     Examples
     --------
@@ -300,14 +298,12 @@ def redis_search(query: Codes, k: int, weights: npt.ArrayLike, *, index: str = "
     ['*=>[KNN 2 @code $q AS distance]', 'PARAMS', '2', 'q', b'\\x04\\xfe\\x01']
     """
     code, row = _check(query, k, weights, None)
-    whole = _whole(row)
-    if whole.max(initial=0) > 127:
-        raise ValueError(f"weights for Redis must be whole numbers up to 127, got {whole.max()}")
+    if check_whole(row).max() > 127:
+        raise ValueError(f"weights for Redis must be whole numbers up to 127, got {row.max():.0f}")
     vector = _signed(code, row).astype(np.int8).tobytes()
     ask = f"*=>[KNN {k} @code $q AS distance]"
-    return ["FT.SEARCH", index, ask, "PARAMS", "2", "q", vector, "SORTBY", "distance"] + (
-        ["RETURN", "1", "distance", "LIMIT", "0", str(k), "DIALECT", "2"]
-    )
+    shown = ["SORTBY", "distance", "RETURN", "1", "distance", "LIMIT", "0", str(k), "DIALECT", "2"]
+    return ["FT.SEARCH", index, ask, "PARAMS", "2", "q", vector, *shown]
 
 
 def _signed(code: Codes, weights: Weights) -> Weights:
@@ -329,12 +325,6 @@ def _words(code: Codes) -> list[int]:
     padded[: len(code)] = code
     words: list[int] = padded.view(">i8").tolist()
     return words
-
-
-def _whole(weights: Weights) -> npt.NDArray[np.int64]:
-    if (weights != np.floor(weights)).any() or weights.max(initial=0) >= 2**24:
-        raise ValueError("weights must be whole numbers below 2**24: see bitrank.engines.quantize_weights")
-    return weights.astype(np.int64)
 
 
 def _hits(k: int, query: Json) -> Json:
