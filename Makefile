@@ -21,9 +21,7 @@ test-lowest:
 
 # The tests of Milvus, on demand: its real server, in a network namespace of its own, since it listens on every address.
 # Needs root, or a kernel that lets users make namespaces. The virtualenv is its own: the server's wheel is large and old.
-test-milvus:
-	test -d $(VENV)-milvus || $(PYTHON) -m venv $(VENV)-milvus
-	$(VENV)-milvus/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test,milvus]" milvus==2.3.5
+test-milvus: $(VENV)-milvus/installed
 	unshare --map-root-user --net sh -c 'ip link set lo up && BITRANK_TEST_MILVUS=1 exec \
 	  $(VENV)-milvus/bin/python -m pytest -q tests/test_engines.py tests/test_engine_milvus.py -k milvus'
 
@@ -81,6 +79,11 @@ clean:
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)-milvus/installed: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)-milvus
+	$(VENV)-milvus/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test,milvus]" milvus==2.3.5
+	touch $@
 
 # One stamp an extra; an editable install, built again when the build files or the kernel change.
 $(VENV)/%.installed: $(BIN)/python $(SOURCES)

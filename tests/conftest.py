@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from milvus_server import Milvus
 
 from bitrank import ITQ
 from bitrank.codes import distances
@@ -37,3 +38,11 @@ def itq_digits():
         query_magnitudes=magnitudes[test],
         figures=figures,
     )
+
+
+@pytest.fixture(scope="session")
+def milvus(tmp_path_factory):
+    """One server for every test of Milvus, since its ports are always the same."""
+    server = Milvus(tmp_path_factory.mktemp("milvus")).start()
+    yield server
+    server.kill()

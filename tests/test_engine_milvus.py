@@ -4,20 +4,13 @@ import os
 
 import numpy as np
 import pytest
-from milvus_server import ON_DEMAND, Milvus
+from milvus_server import ON_DEMAND
 
 import bitrank
 from bitrank.codes import pack, weighted_hamming
 
 if ON_DEMAND not in os.environ:
     pytest.skip("Milvus is tested on demand: make test-milvus", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def milvus(tmp_path_factory):
-    server = Milvus(tmp_path_factory.mktemp("milvus")).start()
-    yield server
-    server.kill()
 
 
 def clustered_codes(n, n_bits, seed=0):
@@ -30,7 +23,7 @@ def clustered_codes(n, n_bits, seed=0):
 def test_milvus_both_indexes_find_the_candidates(milvus, index):
     codes, queries = clustered_codes(20_000, 64), clustered_codes(20, 64, seed=1)
     weights = np.random.default_rng(2).lognormal(0, 1, 64).astype(np.float32)
-    with bitrank.connect(milvus.url, f"both_{index}", index=index, nlist=64, nprobe=16) as engine:
+    with bitrank.connect(milvus.url, f"both_{index}", index=index, nlist=64, nprobe=64) as engine:
         engine.create(64)
         engine.add(codes, np.arange(len(codes)))
         engine.optimize()
@@ -52,6 +45,9 @@ def test_milvus_limits_and_names(milvus):
         with pytest.raises(ValueError, match="up to 16384"):
             engine.search(pack(np.eye(16)), 20_000)
         assert engine.search(pack(np.eye(16)), 2000).ids.shape == (16, 2000)
+        with pytest.raises(ValueError, match="2\\*\\*63 - 2"):
+            engine.add(pack(np.ones((1, 16))), [2**63 - 1])
+        assert engine.count() == 16
     for name in ("a b", 'x"; drop', "1st", "é", "n" * 256):
         with pytest.raises(ValueError, match="letters, digits and underscores"):
             bitrank.connect(milvus.url, name)

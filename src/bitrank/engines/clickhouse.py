@@ -25,6 +25,8 @@ from bitrank.segments import Ids
 
 # Rows of one INSERT.
 BATCH = 1 << 18
+# Many planes of long codes, or many ids, are longer than the default allows.
+SETTINGS = {"max_query_size": 1 << 24}
 COMMENT = "bitrank: codes of {} bits"
 
 
@@ -104,7 +106,7 @@ class ClickHouseEngine:
         checked = check_ids(ids)
         for start in range(0, len(checked), BATCH):
             listed = ",".join(map(str, checked[start : start + BATCH].tolist()))
-            self._command(f"DELETE FROM {self._table} WHERE id IN ({listed}) SETTINGS max_query_size = 0")
+            self._command(f"DELETE FROM {self._table} WHERE id IN ({listed})")
 
     def optimize(self) -> None:
         """Merge all parts into one; replaced and removed rows go."""
@@ -200,13 +202,11 @@ class ClickHouseEngine:
 
     def _rows(self, sql: str, record: np.dtype[Any]) -> npt.NDArray[Any]:
         with self._says_what_failed():
-            # A query of many planes of long codes is longer than the default allows.
-            raw = self._client.raw_query(sql, fmt="RowBinary", settings={"max_query_size": 1 << 24})
-        return np.frombuffer(raw, record)
+            return np.frombuffer(self._client.raw_query(sql, fmt="RowBinary", settings=SETTINGS), record)
 
     def _command(self, sql: str) -> Any:
         with self._says_what_failed():
-            return self._client.command(sql)
+            return self._client.command(sql, settings=SETTINGS)
 
     @contextlib.contextmanager
     def _says_what_failed(self) -> Iterator[None]:

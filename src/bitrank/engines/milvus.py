@@ -25,10 +25,14 @@ from bitrank.segments import Ids
 
 # Milvus returns no more results than this.
 MOST_CANDIDATES = 16_384
+# It finds a larger one, and then fails to fetch its code.
+LARGEST_ID = 2**63 - 2
 # Rows of one message; Milvus takes up to 64 MB.
 BATCH_BYTES = 16 << 20
 # Candidates with their codes that come back in one message.
 BATCH_RESULTS = 100_000
+# Code of a MilvusException when there is no server.
+CONNECT_FAILED = 2
 DESCRIPTION = "bitrank: codes of {} bits"
 
 
@@ -115,6 +119,8 @@ class MilvusEngine:
     def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
         """Add codes, or replace them."""
         codes, checked = check_add(codes, ids, self._made())
+        if checked.max(initial=0) > LARGEST_ID:
+            raise ValueError(f"ids for Milvus must be up to 2**63 - 2, got {checked.max()}")
         batch = max(1, BATCH_BYTES // (codes.shape[1] + 8))
         for start in progress(range(0, len(checked), batch), label="adding"):
             part = zip(checked[start : start + batch].tolist(), codes[start : start + batch], strict=True)
@@ -226,7 +232,7 @@ class MilvusEngine:
         try:
             yield
         except self._milvus.MilvusException as error:
-            if error.code in (1, 2) or "connect" in str(error).lower():
+            if isinstance(error, self._milvus.exceptions.ConnectError) or error.code == CONNECT_FAILED:
                 raise ConnectionError(f"Milvus cannot be reached: {error}") from error
             raise
         except self._rpc.RpcError as error:
