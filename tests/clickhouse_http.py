@@ -12,6 +12,8 @@ import tempfile
 import threading
 import urllib.parse
 
+import pytest
+
 
 class ClickHouse:
     """A server in a process of its own, that can be killed and started again on the same port."""
@@ -40,6 +42,13 @@ class ClickHouse:
             self.process.wait()
             self.process.stdout.close()
             self.process = None
+
+
+@pytest.fixture(scope="session")
+def clickhouse_address(tmp_path_factory):
+    server = ClickHouse(tmp_path_factory.mktemp("clickhouse")).start()
+    yield server.url
+    server.kill()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,10 +1,12 @@
-"""What several test modules learn from: codes of the embedded digits."""
+"""What several test modules share: codes of the embedded digits to learn from, and servers of PostgreSQL."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from milvus_server import Milvus
+from clickhouse_http import clickhouse_address  # noqa: F401
+from milvus_server import milvus, milvus_address  # noqa: F401
+from postgres_server import postgres, postgresql_address, two_servers  # noqa: F401
 
 from bitrank import ITQ
 from bitrank.codes import distances
@@ -38,11 +40,3 @@ def itq_digits():
         query_magnitudes=magnitudes[test],
         figures=figures,
     )
-
-
-@pytest.fixture(scope="session")
-def milvus(tmp_path_factory):
-    """One server for every test of Milvus, since its ports are always the same."""
-    server = Milvus(tmp_path_factory.mktemp("milvus")).start()
-    yield server
-    server.kill()

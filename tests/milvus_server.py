@@ -13,6 +13,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 ON_DEMAND = "BITRANK_TEST_MILVUS"
 
 
@@ -47,3 +49,16 @@ class Milvus:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
+
+
+@pytest.fixture(scope="session")
+def milvus(tmp_path_factory):
+    """One server for every test of Milvus, since its ports are always the same."""
+    server = Milvus(tmp_path_factory.mktemp("milvus")).start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def milvus_address(milvus):
+    return milvus.url

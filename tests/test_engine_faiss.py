@@ -157,7 +157,7 @@ def test_what_is_not_a_binary_index_is_refused():
     for source in (faiss.IndexFlatL2(8), 7, None):
         with pytest.raises(ValueError, match=r"faiss\.IndexBinary"):
             FaissEngine(source)
-    with pytest.raises(ValueError, match="72 bits.*64"):
+    with pytest.raises(ValueError, match=r"72 bits.*64"):
         FaissEngine(flat(), n_bits=72)
 
 

@@ -72,5 +72,5 @@ def test_what_is_not_an_index_of_bits_is_refused():
         USearchEngine(usearch.index.Index(ndim=8, metric="cos", dtype="f32"))
     with pytest.raises(ValueError, match=r"usearch\.index\.Index"):
         USearchEngine(7)
-    with pytest.raises(ValueError, match="72 bits.*64"):
+    with pytest.raises(ValueError, match=r"72 bits.*64"):
         USearchEngine(mine(), n_bits=72)

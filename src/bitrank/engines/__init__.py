@@ -12,13 +12,24 @@ from urllib.parse import urlsplit
 
 from bitrank.engines.contract import Engine
 from bitrank.engines.planes import quantize_weights
+from bitrank.engines.shards import PartialResults, Shards
 from bitrank.engines.stages import rerank, suggest_candidates
 
-__all__ = ["ENGINES", "Engine", "connect", "quantize_weights", "rerank", "suggest_candidates"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "PartialResults",
+    "Shards",
+    "connect",
+    "quantize_weights",
+    "rerank",
+    "suggest_candidates",
+]
 
 # Scheme of an address, the module that serves it, and the class in it: called with the address, a name, and options.
 ENGINES = {
     "memory": ("bitrank.engines.memory", "MemoryEngine"),
+    "postgresql": ("bitrank.engines.postgres", "PostgresEngine"),
     "clickhouse": ("bitrank.engines.clickhouse", "ClickHouseEngine"),
     "chdb": ("bitrank.engines.clickhouse", "ClickHouseEngine"),
     "faiss": ("bitrank.engines.faiss", "FaissEngine"),
@@ -32,12 +43,14 @@ def connect(url: str | Sequence[str], name: str = "codes", **options: Any) -> En
 
     Parameters
     ----------
-    url : str
-        ``scheme://…``: the scheme says which engine, see `ENGINES`.
+    url : str or list of str
+        ``scheme://…``: the scheme says which engine, see `ENGINES`. A list is one collection over several servers,
+        which share the ids between them by ``id % n_shards``: the same list in the same order every time.
     name : str
         Table or collection that holds the codes; `Engine.create` makes it.
     **options
-        Those of the engine, by name.
+        Those of the engine, by name; of a list also ``missing``: ``"raise"`` (default) or ``"report"`` when a
+        server does not answer a search, see `Shards`.
 
     Examples
     --------
@@ -48,8 +61,11 @@ def connect(url: str | Sequence[str], name: str = "codes", **options: Any) -> En
     ...     engine.search(pack([[1, 0, 0]]), k=2, weights=[4, 2, 1], candidates="exact").ids
     array([[7, 8]])
     """
+    if isinstance(url, list | tuple):
+        missing = options.pop("missing", "raise")
+        return Shards([connect(each, name, **options) for each in url], missing)
     if not isinstance(url, str):
-        raise ValueError(f"url must be text, got {url!r}")
+        raise ValueError(f"url must be text or a list of it, got {url!r}")
     scheme = urlsplit(url).scheme
     if scheme not in ENGINES:
         raise ValueError(f"url must begin with one of {', '.join(f'{s}://' for s in ENGINES)}, got {url!r}")

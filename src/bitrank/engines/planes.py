@@ -37,7 +37,7 @@ DIALECTS = {
     ),
     # DuckDB, and what else has xor, & and bit_count on bit strings.
     "duckdb": Dialect(
-        lambda digits, n_bits: f"'{int(digits, 16):0{4 * len(digits)}b}'::BIT",
+        lambda digits, n_bits: f"'{f'{int(digits, 16):0{4 * len(digits)}b}'[:n_bits]}'::BIT",
         "bit_count(xor({a}, {b}))",
         "bit_count(xor({a}, {b}) & {mask})",
     ),
