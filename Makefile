@@ -19,11 +19,11 @@ test-lowest:
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" $(LOWEST)
 	$(VENV)-lowest/bin/python -m pytest
 
-# The tests of Milvus, on demand: its real server, in a network namespace of its own, since it listens on every address.
-# Needs root, or a kernel that lets users make namespaces. The virtualenv is its own: the server's wheel is large and old.
+# The tests of Milvus, on demand: its real server, in a network namespace of its own, since it listens on every address;
+# what is left of it ends with the job. Needs root, or a kernel that lets users make namespaces.
 test-milvus: $(VENV)-milvus/installed
-	unshare --map-root-user --net sh -c 'ip link set lo up && BITRANK_TEST_MILVUS=1 exec \
-	  $(VENV)-milvus/bin/python -m pytest -q tests/test_engines.py tests/test_engine_milvus.py -k milvus'
+	unshare --map-root-user --net --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && \
+	  BITRANK_TEST_MILVUS=1 $(VENV)-milvus/bin/python -m pytest -q tests/test_engines.py tests/test_engine_milvus.py -k milvus'
 
 check: $(VENV)/check.installed
 	$(BIN)/ruff check .

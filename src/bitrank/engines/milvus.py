@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any, Literal, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,7 @@ class MilvusEngine:
     Parameters
     ----------
     url : str
-        ``milvus://user:password@host:19530/database``; ``milvuss://`` for TLS.
+        ``milvus://user:password@host:19530/database``; ``?secure=true`` at the end for TLS.
     name : str
         The collection: letters, digits and underscores. It has the fields ``id`` and ``code``.
     index : "BIN_FLAT" or "BIN_IVF_FLAT"
@@ -78,15 +78,13 @@ class MilvusEngine:
         self._index, self._nlist, self._nprobe = index, nlist, nprobe
         self._n_bits: int | None = None
         parts = urlsplit(url)
-        address = urlunsplit(
-            ("https" if parts.scheme == "milvuss" else "http", parts.netloc.rpartition("@")[2], "", "", "")
-        )
+        scheme = "https" if parse_qs(parts.query).get("secure") == ["true"] else "http"
         with self._says_what_failed():
             self._client = self._milvus.MilvusClient(
-                uri=address,
-                user=parts.username or "",
-                password=parts.password or "",
-                db_name=parts.path.strip("/"),
+                uri=f"{scheme}://{parts.netloc.rpartition('@')[2]}",
+                user=unquote(parts.username or ""),
+                password=unquote(parts.password or ""),
+                db_name=unquote(parts.path.strip("/")),
                 timeout=timeout,
             )
 

@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def elasticsearch_mapping(n_bits: int, *, field: str = "code") -> Json:
-    """Mapping of an Elasticsearch index (8.17 or newer) with ids and codes as a `bit` vector.
+    """Mapping of an Elasticsearch index with ids and codes as a `bit` vector.
 
     Examples
     --------
