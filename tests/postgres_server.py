@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 from pathlib import Path
 
 import psycopg
@@ -22,8 +23,9 @@ NOBODY = 65534  # PostgreSQL refuses to run as root
 class PostgresServer:
     """One server; `start`, `stop` and `kill` as often as wanted, on the same port."""
 
-    def __init__(self, version=16):
+    def __init__(self, version=16, **settings):
         self.folder = Path(tempfile.mkdtemp(prefix="bitrank-postgres-"))
+        self._settings = {"fsync": "off", "shared_buffers": "64MB", "max_wal_size": "256MB", **settings}
         self._process = None
         # The server should not outlive the tests, even when they are killed.
         self._as_user = ["setpriv", "--pdeathsig", "INT"]
@@ -43,14 +45,15 @@ class PostgresServer:
     def url(self, base="postgres"):
         return f"postgresql://bitrank@127.0.0.1:{self.port}/{base}"
 
+    def new_base(self):
+        """The name of an empty data base."""
+        name = f"base_{uuid.uuid4().hex}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return name
+
     def start(self):
-        options = {
-            "listen_addresses": "127.0.0.1",
-            "unix_socket_directories": "",
-            "fsync": "off",
-            "shared_buffers": "64MB",
-            "max_wal_size": "256MB",
-        }
+        options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", **self._settings}
         command = [self._bin / "postgres", "-D", self.data, "-p", str(self.port)]
         for name, value in options.items():
             command += ["-c", f"{name}={value}"]
