@@ -45,7 +45,7 @@ class ClickHouseEngine:
     ----------
     url : str
         ``clickhouse://user:password@host:8123/database``, the HTTP port (``?secure=true`` for TLS), or chDB, which runs
-        in this process: ``chdb://`` in memory, ``chdb:///path/to/folder`` on disk.
+        in this process: ``chdb://`` in memory, for as long as a connection is open, ``chdb:///path/to/folder`` on disk.
     name : str
         The table; `create` makes it with ``id Int64`` and ``code FixedString(n)``.
     id_column, code_column : str
@@ -64,8 +64,11 @@ class ClickHouseEngine:
 
     def __init__(self, url: str, name: str = "codes", *, id_column: str = "id", code_column: str = "code") -> None:
         driver = import_extra("clickhouse_connect", "clickhouse")
+        # Without a session, one client may be used from several threads.
+        options = {"autogenerate_session_id": False}
         if url.startswith("chdb:"):
             import_extra("chdb", "chdb")
+            options = {}
         self._errors = import_extra("clickhouse_connect.driver.exceptions", "clickhouse")
         self._name = name
         self._table = _quote(name)
@@ -73,8 +76,7 @@ class ClickHouseEngine:
         self._id, self._code = _quote(id_column), _quote(code_column)
         self._shape: _Shape | None = None
         with self._says_what_failed():
-            # One client may then be used from several threads.
-            self._client = driver.get_client(dsn=url, autogenerate_session_id=False)
+            self._client = driver.get_client(dsn=url, **options)
 
     @property
     def n_bits(self) -> int:
