@@ -92,7 +92,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         params = {name.removeprefix("param_"): value for name, value in asked.items() if name.startswith("param_")}
         try:
             with self.lock:
-                self.engine.query(f"USE {asked.get('database', 'default')}", "TabSeparated")
                 if "max_query_size" in asked:
                     self.engine.query(f"SET max_query_size = {int(asked['max_query_size'])}", "TabSeparated")
                 return self.reply(200, self.run(sql, rows, params), {"X-ClickHouse-Format": "TabSeparated"})

@@ -116,28 +116,23 @@ def test_a_table_of_another_shape_is_refused(definition):
                 call()
 
 
-CLUSTER = """<clickhouse><tcp_port>9000</tcp_port><remote_servers><pair>
-  <shard><replica><host>127.0.0.1</host><port>9000</port><default_database>one</default_database></replica></shard>
-  <shard><replica><host>127.0.0.1</host><port>9000</port><default_database>two</default_database></replica></shard>
-</pair></remote_servers></clickhouse>"""
+CLUSTER = """<clickhouse><tcp_port>9000</tcp_port><remote_servers><mine>
+  <shard><replica><host>127.0.0.1</host><port>9000</port></replica></shard>
+</mine></remote_servers></clickhouse>"""
 
 
 def test_a_distributed_table_is_searched(tmp_path):
-    # Two shards are two data bases of one process, since that is what chDB can be.
+    # One shard, which is chDB itself: it has no port for others to reach it.
     (tmp_path / "cluster.xml").write_text(CLUSTER)
     server = ClickHouse(tmp_path / "data", config=tmp_path / "cluster.xml").start()
     try:
-        for shard, rows in (("one", slice(None, None, 2)), ("two", slice(1, None, 2))):
-            with bitrank.connect(server.url, "patches") as engine:
-                engine._client.command(f"CREATE DATABASE {shard}")
-            with bitrank.connect(server.url.replace("default", shard), "patches") as engine:
-                engine.create(64)
-                engine.add(CODES[rows], np.arange(1000)[rows])
-                engine.add(CODES[rows], np.arange(1000)[rows])
-                assert engine.count() == 500
-        with bitrank.connect(server.url, "everywhere") as engine:
-            columns = "(id Int64, code FixedString(8))"
-            engine._client.command(f"CREATE TABLE everywhere {columns} ENGINE = Distributed(pair, '', patches, id)")
+        with bitrank.connect(server.url, "patches") as engine:
+            engine.create(64)
+            engine.add(CODES, np.arange(1000))
+            engine.add(CODES, np.arange(1000))
+            all_of_them = "Distributed(mine, currentDatabase(), patches, id)"
+            engine._client.command(f"CREATE TABLE patches_all AS patches ENGINE = {all_of_them}")
+        with bitrank.connect(server.url, "patches_all") as engine:
             assert (engine.n_bits, engine._made().engine) == (64, "Distributed")
             assert engine.count() == 1000
             assert_ranks_as_index(engine)
