@@ -46,6 +46,11 @@ def test_any_name_is_quoted(name):
         assert not [table for table in tables if "_adding_" in table]
 
 
+def test_a_name_that_chdb_takes_for_a_file_is_refused():
+    with bitrank.connect("chdb://", "{a,b}") as engine, pytest.raises(ValueError, match="can be made"):
+        engine.create(64)
+
+
 def test_many_ids_at_once():
     codes = np.random.default_rng(1).integers(0, 256, (60_000, 2), dtype=np.uint8)
     with bitrank.connect("chdb://", "many") as engine:
@@ -85,7 +90,7 @@ def test_a_table_that_is_there_is_searched_and_not_written():
 
 def test_columns_of_other_names_and_types():
     with bitrank.connect("chdb://", "products", id_column="the `sku`", code_column="bits") as engine:
-        with pytest.raises(ValueError, match="made with id and code"):
+        with pytest.raises(ValueError, match="only id and code"):
             engine.create(64)
         engine._client.command(
             "CREATE TABLE products (`the \\`sku\\`` UInt32, title String, bits FixedString(8)) "

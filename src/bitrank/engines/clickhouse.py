@@ -86,15 +86,14 @@ class ClickHouseEngine:
     def create(self, n_bits: int) -> None:
         """Make the table, sorted by id, of which the newest row counts."""
         n_bits = check_created(n_bits)
-        if self._look() is None:
-            if self._columns != ("id", "code"):
-                raise ValueError(
-                    f"there is no table {self._name!r}, and one is made with id and code, not {self._columns}"
-                )
+        found = self._look()
+        if found is None and self._columns == ("id", "code"):
             comment = f"COMMENT '{COMMENT.format(n_bits)}'"
             self._command(f"CREATE TABLE IF NOT EXISTS {self._table} {_definition(n_bits)} {comment}")
-        self._shape = None
-        found = self._made()
+            found = self._look()
+        if found is None:
+            # Other columns were named; or chDB took the name for that of a file, which it does with braces in it.
+            raise ValueError(f"no table {self._name!r} with the columns {self._columns} can be made, only id and code")
         if n_bytes(found.n_bits) != n_bytes(n_bits) or (found.n_bits != n_bits and found.n_bits % 8):
             raise ValueError(f"the table {self._name!r} must hold codes of {n_bits} bits, got one of {found.n_bits}")
         self._shape = found._replace(n_bits=n_bits)
