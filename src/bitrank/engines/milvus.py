@@ -193,7 +193,7 @@ class MilvusEngine:
                 yield ids, np.frombuffer(raw, np.uint8).reshape(len(hits), queries.shape[1])
 
     def _read(self, method: str, **asked: Any) -> Any:
-        """The answer to a search or a query; a collection that is not in memory, as after a restart, is loaded first."""
+        """What a search or a query answers; a collection that is not in memory, as after a restart, is loaded."""
         call = getattr(self._client, method)
         with self._says_what_failed():
             try:
