@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gate": {"codes", "metrics"},
     "ranking_svm": {"codes", "quadruplets", "solvers", "gate"},
     "online": {"codes", "_kernel", "quadruplets", "solvers", "gate", "ranking_svm"},
+    "batch": {"codes", "hashing", "index", "interchange", "metrics", "quadruplets", "segments", "ties"},
     "query_adaptive": {"codes", "gate", "progress", "quadruplets"},
 }
 EVERYTHING = {"__init__", "demo", "cli"}

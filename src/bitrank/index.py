@@ -232,7 +232,7 @@ class Index:
             raise ValueError(f"candidates must be at least 1, got {candidates}")
         plain = np.ones((1, self._n_bits), np.float32)
         ids, _, numbers = rows.search(codes, plain, candidates, np.inf, filter, threads)
-        return _nearest(ids, rows.score(codes, weights, numbers, threads), k)
+        return nearest(ids, rows.score(codes, weights, numbers, threads), k)
 
     def search_radius(
         self,
@@ -299,7 +299,7 @@ class Index:
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
         numbers = np.full(ids.shape, -1, np.int64)
         numbers[ids != -1] = rows.numbers(ids[ids != -1])
-        return _nearest(ids, rows.score(codes, weights, numbers, threads), k)
+        return nearest(ids, rows.score(codes, weights, numbers, threads), k)
 
     def distances(
         self,
@@ -438,8 +438,8 @@ class Index:
         return array
 
 
-def _nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
-    """The k best of scored candidates, of which those with id -1 are none."""
+def nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
+    """The k best of scored candidates, one row a query; those with id -1 are none."""
     best = np.lexsort((ids, distances, ids < 0), axis=1)[:, :k]
     out = Results(np.full((len(ids), k), -1, np.int64), np.full((len(ids), k), np.inf, np.float32))
     out.ids[:, : best.shape[1]] = np.take_along_axis(ids, best, 1)
