@@ -28,7 +28,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 )
 
 # With "near", at most this many distinct queries have their neighbours looked up, whatever the size of the draw.
-_MOST_NEAR_QUERIES = 4096
+MOST_NEAR_QUERIES = 4096
 
 
 def draw_quadruplets(
@@ -84,7 +84,7 @@ def draw_quadruplets(
         return distinct(classes.draw, classes.capacity(), n_quadruplets, random)
     if codes is None or (query_y is not None and query_codes is None):
         raise ValueError('strategy "near" needs codes, and query_codes where query_y is given')
-    near = _Neighbors(classes, codes, query_codes, n_quadruplets, n_neighbors, random)
+    near = _neighbors(classes, codes, query_codes, n_quadruplets, n_neighbors, random)
     return distinct(near.draw, near.capacity(), n_quadruplets, random)
 
 
@@ -201,61 +201,31 @@ class _RowClasses(Classes):
         return self.order[numbers]
 
 
-class _Neighbors:
-    """Similar and dissimilar rows among each query's nearest items, and the draw over them."""
+class Neighbors:
+    """Similar and dissimilar rows among each query's nearest items, and the draw over them.
 
-    def __init__(
-        self,
-        classes: _RowClasses,
-        codes: Codes,
-        query_codes: Codes | None,
-        n_quadruplets: int,
-        n_neighbors: float | None,
-        random: np.random.Generator,
-    ) -> None:
-        codes = check_codes(codes)
-        queries = codes if query_codes is None or not classes.separate else check_codes(query_codes, name="query_codes")
-        if len(codes) != len(classes.item_class) or len(queries) != len(classes.query_class):
+    Queries without two similar rows and a dissimilar one are left out.
+    """
+
+    def __init__(self, query: Rows, near: Rows, same: npt.NDArray[np.bool_]) -> None:
+        similar = same.sum(axis=1)
+        usable = (similar >= 2) & (similar < near.shape[1])
+        if not usable.any():
             raise ValueError(
-                f"codes and labels must have the same length, got {len(codes)} codes for {len(classes.item_class)} "
-                f"labels and {len(queries)} query codes for {len(classes.query_class)}"
-            )
-        if n_neighbors is None:
-            n_neighbors = 200
-        share = 0 < n_neighbors < 1
-        if not share and not (n_neighbors >= 3 and n_neighbors % 1 == 0):
-            raise ValueError(f"n_neighbors must be an integer from 3 on or a share between 0 and 1, got {n_neighbors}")
-        n_near = max(3, round(n_neighbors * len(codes))) if share else int(n_neighbors)
-        chosen = random.permutation(classes.queries)[:_MOST_NEAR_QUERIES]
-        # Ten quadruplets a query are plenty; more queries are looked at where theirs are fewer.
-        step = min(max(1, n_quadruplets // 10), max(1, 10_000_000 // len(codes)))
-        kept, lists, n_similar, n_found = [], [], [], 0
-        for start in range(0, len(chosen), step):
-            if start >= n_quadruplets // 10 and n_found >= n_quadruplets:
-                break
-            rows = chosen[start : start + step]
-            near = _nearest(queries[rows], codes, n_near, None if classes.separate else rows, random)
-            same = classes.item_class[near] == classes.query_class[rows][:, None]
-            # Similar rows stand first in each query's list, dissimilar ones behind them.
-            order = np.argsort(~same, axis=1, kind="stable")
-            similar = same.sum(axis=1)
-            usable = (similar >= 2) & (similar < near.shape[1])
-            kept.append(rows[usable])
-            lists.append(np.take_along_axis(near, order, axis=1)[usable])
-            n_similar.append(similar[usable])
-            n_found += int((similar * (similar - 1) * (near.shape[1] - similar)).sum())
-        self.query, self.near, self.n_similar = np.concatenate(kept), np.concatenate(lists), np.concatenate(n_similar)
-        if len(self.query) == 0:
-            raise ValueError(
-                f'strategy "near" found no query with two similar and one dissimilar row among its {n_near} '
+                f'strategy "near" found no query with two similar and one dissimilar row among its {near.shape[1]} '
                 'nearest: raise n_neighbors or use strategy "uniform"'
             )
+        self.query, self.n_similar = query[usable], similar[usable]
+        # Similar rows stand first in each query's list, dissimilar ones behind them.
+        order = np.argsort(~same[usable], axis=1, kind="stable")
+        self.near = np.take_along_axis(near[usable], order, axis=1)
 
     def capacity(self) -> float:
-        similar = self.n_similar.astype(float)
-        return float((similar * (similar - 1) * (self.near.shape[1] - similar)).sum())
+        """How many different quadruplets there are."""
+        return _n_quadruplets(self.n_similar, self.near.shape[1])
 
     def draw(self, n: int, random: np.random.Generator) -> Rows:
+        """Draw n quadruplets, some of which may be equal."""
         row = random.integers(len(self.query), size=n)
         similar = self.n_similar[row]
         first = random.integers(similar)
@@ -264,6 +234,55 @@ class _Neighbors:
         dissimilar = similar + random.integers(self.near.shape[1] - similar)
         items = (self.near[row, place] for place in (dissimilar, first, second))
         return np.stack([self.query[row], *items], axis=1)
+
+
+def _neighbors(
+    classes: _RowClasses,
+    codes: Codes,
+    query_codes: Codes | None,
+    n_quadruplets: int,
+    n_neighbors: float | None,
+    random: np.random.Generator,
+) -> Neighbors:
+    """The nearest items of as many queries as the draw needs."""
+    codes = check_codes(codes)
+    queries = codes if query_codes is None or not classes.separate else check_codes(query_codes, name="query_codes")
+    if len(codes) != len(classes.item_class) or len(queries) != len(classes.query_class):
+        raise ValueError(
+            f"codes and labels must have the same length, got {len(codes)} codes for {len(classes.item_class)} "
+            f"labels and {len(queries)} query codes for {len(classes.query_class)}"
+        )
+    n_near = check_n_neighbors(n_neighbors, len(codes))
+    chosen = random.permutation(classes.queries)[:MOST_NEAR_QUERIES]
+    # Ten quadruplets a query are plenty; more queries are looked at where theirs are fewer.
+    step = min(max(1, n_quadruplets // 10), max(1, 10_000_000 // len(codes)))
+    lists, sames, n_found = [], [], 0.0
+    for start in range(0, len(chosen), step):
+        if start >= n_quadruplets // 10 and n_found >= n_quadruplets:
+            break
+        rows = chosen[start : start + step]
+        near = _nearest(queries[rows], codes, n_near, None if classes.separate else rows, random)
+        same = classes.item_class[near] == classes.query_class[rows][:, None]
+        lists.append(near)
+        sames.append(same)
+        n_found += _n_quadruplets(same.sum(axis=1), near.shape[1])
+    near = np.concatenate(lists)
+    return Neighbors(chosen[: len(near)], near, np.concatenate(sames))
+
+
+def check_n_neighbors(n_neighbors: float | None, n: int) -> int:
+    """How many of n items are near: 200 by default, a number, or a share of them."""
+    if n_neighbors is None:
+        n_neighbors = 200
+    share = 0 < n_neighbors < 1
+    if not share and not (n_neighbors >= 3 and n_neighbors % 1 == 0):
+        raise ValueError(f"n_neighbors must be an integer from 3 on or a share between 0 and 1, got {n_neighbors}")
+    return max(3, round(n_neighbors * n)) if share else int(n_neighbors)
+
+
+def _n_quadruplets(n_similar: Rows, n_near: int) -> float:
+    similar = n_similar.astype(float)
+    return float((similar * (similar - 1) * (n_near - similar)).sum())
 
 
 def _nearest(queries: Codes, codes: Codes, n_neighbors: int, own: Rows | None, random: np.random.Generator) -> Rows:

@@ -52,14 +52,17 @@ def from_parquet(path: str | os.PathLike[str], column: str = "code") -> da.Array
     if column not in found.schema.names:
         raise ValueError(f"the files must have a column {column!r}, got {found.schema.names}")
     files = sorted(found.get_fragments(), key=lambda file: file.path)
-    groups = [group for file in files for group in file.split_by_row_group() if group.count_rows()]
+    # The length of a row group is in the file's metadata; count_rows() of a part would give that of the file.
+    groups = [group for file in files for group in file.split_by_row_group() if group.row_groups[0].num_rows]
     if not groups:
         raise ValueError(f"the files of {os.fspath(path)} must hold at least one row, got none")
     first = _values(groups[0].head(1, columns=[column]), column)
     read = dask.delayed(_read, pure=False)
     parts = [
         da.from_delayed(
-            read(group, column, first.shape[1:], first.dtype), (group.count_rows(), *first.shape[1:]), first.dtype
+            read(group, column, first.shape[1:], first.dtype),
+            shape=(group.row_groups[0].num_rows, *first.shape[1:]),
+            dtype=first.dtype,
         )
         for group in groups
     ]

@@ -1,11 +1,11 @@
-"""`draw_quadruplets`: the paper's draw over a Dask array of labels, of which only the counts are brought together.
+"""`draw_quadruplets`: quadruplets from a Dask array of labels, of which only the counts are brought together.
 
 Between encoding and learning at scale: the learner then takes the few rows that were drawn into memory.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import dask
 import dask.array as da
@@ -13,14 +13,35 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.batch.blocks import blocks, check_array
-from bitrank.quadruplets import Classes, Rows, check_labels, distinct
+from bitrank.batch.blocks import blocks, check_array, check_codes
+from bitrank.batch.search import search
+from bitrank.quadruplets import (
+    MOST_NEAR_QUERIES,
+    Classes,
+    Neighbors,
+    Rows,
+    Strategy,
+    check_labels,
+    check_n_neighbors,
+    distinct,
+)
 
 Labels = npt.NDArray[Any]
 
+# Scrambled row numbers are taken modulo 2**61.
+_MASK = (1 << 61) - 1
 
-def draw_quadruplets(y: da.Array, n_quadruplets: int, *, random_state: Any = None) -> Rows:
-    """Draw distinct quadruplets from class labels: those that `bitrank.quadruplets.draw_quadruplets` draws in memory.
+
+def draw_quadruplets(
+    y: da.Array,
+    n_quadruplets: int,
+    *,
+    strategy: Strategy = "uniform",
+    codes: da.Array | None = None,
+    n_neighbors: float | None = None,
+    random_state: Any = None,
+) -> Rows:
+    """Draw distinct quadruplets from class labels, as `bitrank.quadruplets.draw_quadruplets` does in memory.
 
     Parameters
     ----------
@@ -28,17 +49,23 @@ def draw_quadruplets(y: da.Array, n_quadruplets: int, *, random_state: Any = Non
         Class of each item.
     n_quadruplets : int
         Where fewer different ones exist, all of them are drawn.
+    strategy : {"uniform", "near"}
+        "uniform" draws similar and dissimilar rows from the whole collection: the same as in memory with the same
+        seed. "near" draws them among the `n_neighbors` items nearest to the query, of at most 4096 queries.
+    codes : Dask array of uint8, of shape (n, n_bytes), needed for "near"
+    n_neighbors : int, or float below 1, optional
+        How many items are near; a float is a share of the collection. 200 by default.
     random_state : int, RandomState instance or None
 
     Returns
     -------
     quadruplets : int64 array of shape (n_quadruplets, 4)
-        Row numbers (query, dissimilar, similar, similar), no row twice; the same as in memory with the same seed.
+        Row numbers (query, dissimilar, similar, similar), no row twice.
 
     Notes
     -----
     The labels are read once to count classes, and then only the blocks that rows were drawn from, about twice each.
-    This machine holds one number a class and block.
+    This machine holds one number a class and block. "near" searches the codes once.
 
     Examples
     --------
@@ -49,13 +76,20 @@ def draw_quadruplets(y: da.Array, n_quadruplets: int, *, random_state: Any = Non
     y = check_array(y, "y", 1)
     if n_quadruplets < 1:
         raise ValueError(f"n_quadruplets must be at least 1, got {n_quadruplets}")
+    if strategy not in get_args(Strategy):
+        raise ValueError(f"strategy must be one of {get_args(Strategy)}, got {strategy!r}")
+    if strategy == "near" and codes is None:
+        raise ValueError('strategy "near" needs codes')
     classes = _BlockClasses(y)
     random = np.random.default_rng(check_random_state(random_state).randint(2**31))
-    return distinct(classes.draw, classes.capacity(), n_quadruplets, random)
+    if strategy == "uniform":
+        return distinct(classes.draw, classes.capacity(), n_quadruplets, random)
+    near = _neighbors(classes, codes, n_quadruplets, n_neighbors, random)
+    return distinct(near.draw, near.capacity(), n_quadruplets, random)
 
 
 class _BlockClasses(Classes):
-    """Classes of labels in blocks: how many of each stand in each block is known here, the rest is asked of the block."""
+    """Classes of labels in blocks: the number of each in each block is known here, the rest is asked of the block."""
 
     def __init__(self, y: da.Array) -> None:
         self.blocks = blocks(y)
@@ -87,6 +121,11 @@ class _BlockClasses(Classes):
         wanted = np.column_stack([group, place - self.before[block, group]])
         return self.first_row[block] + self._ask(_items, block, wanted, self.names)
 
+    def classes_at(self, rows: Rows) -> Rows:
+        """The classes of the items in these rows."""
+        block = np.searchsorted(self.first_row, rows, side="right") - 1
+        return self._ask(_classes, block, rows - self.first_row[block], self.names)
+
     def _ask(self, task: Any, block: Rows, wanted: Rows, names: Labels) -> Rows:
         """Each block's answers to what is wanted of it, in the order in which it was wanted."""
         order = np.argsort(block, kind="stable")
@@ -100,6 +139,29 @@ class _BlockClasses(Classes):
         out = np.empty_like(joined)
         out[order] = joined
         return out
+
+
+def _neighbors(
+    classes: _BlockClasses, codes: da.Array, n_quadruplets: int, n_neighbors: float | None, random: np.random.Generator
+) -> Neighbors:
+    """The nearest items of some queries, in one search."""
+    codes = check_codes(codes, None)[0]
+    if len(codes) != classes.n_items:
+        raise ValueError(f"codes must have one row for each of the {classes.n_items} labels, got {len(codes)}")
+    n_near = min(check_n_neighbors(n_neighbors, len(codes)), len(codes) - 1)
+    # Ten quadruplets a query are plenty; a few hundred queries cost no more than one, for the codes are read once.
+    n_queries = min(classes.n_queries, MOST_NEAR_QUERIES, max(256, n_quadruplets // 10))
+    rows, group, _ = classes.queries_at(random.choice(classes.n_queries, n_queries, replace=False))
+    # Equal distances are ordered by id: row numbers, scrambled, so that the first rows are not preferred.
+    factor = int(random.integers(1 << 60)) * 2 + 1
+    ids = (da.arange(len(codes), dtype=np.uint64, chunks=(codes.chunks[0],)) * np.uint64(factor)) & np.uint64(_MASK)
+    found = search(codes, codes[rows].compute(), n_near + 1, ids=ids.astype(np.int64)).ids.astype(np.uint64)
+    near = ((found * np.uint64(pow(factor, -1, _MASK + 1))) & np.uint64(_MASK)).astype(np.int64)
+    # A query is its own neighbour, or was crowded out by equals: then the last of the list goes.
+    own = near == rows[:, None]
+    own[~own.any(axis=1), -1] = True
+    near = near[~own].reshape(n_queries, n_near)
+    return Neighbors(rows, near, classes.classes_at(near.ravel()).reshape(near.shape) == group[:, None])
 
 
 def _count(labels: Labels) -> tuple[Labels, Rows]:
@@ -123,6 +185,10 @@ def _items(labels: Labels, wanted: Rows, names: Labels) -> Rows:
     start = np.searchsorted(group[order], wanted[:, 0])
     rows: Rows = order[start + wanted[:, 1]]
     return rows
+
+
+def _classes(labels: Labels, rows: Rows, names: Labels) -> Rows:
+    return np.searchsorted(names, labels[rows])
 
 
 def _places(group: Rows) -> Rows:
