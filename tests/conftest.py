@@ -1,9 +1,10 @@
-"""What several test modules learn from: codes of the embedded digits."""
+"""What several test modules share: codes of the embedded digits to learn from, and servers of PostgreSQL."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from postgres_server import postgres, postgresql_address, two_servers  # noqa: F401
 
 from bitrank import ITQ
 from bitrank.codes import distances

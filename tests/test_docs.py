@@ -24,8 +24,12 @@ def blocks(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
+def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
+    if "DATABASE_URL" in page.read_text(encoding="utf-8"):
+        server = request.getfixturevalue("postgres")
+        monkeypatch.setenv("DATABASE_URL", server.url(server.new_base()))
+        monkeypatch.setenv("SHARD_URLS", " ".join(server.url(server.new_base()) for _ in range(2)))
     namespace = {"__name__": "__main__"}
     for block in blocks(page):
         exec(compile(block, str(page), "exec"), namespace)

@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": {"codes", "segments", "rows", "_kernel"},
     "index": {"codes", "segments", "rows", "storage"},
     "interchange": {"codes", "segments", "index"},
+    "engines": {"codes", "segments", "rows", "index", "progress"},
     "index_cli": {"index", "interchange", "storage", "progress"},
     "solvers": {"codes", "_kernel"},
     "whrank": {"codes"},

@@ -1,5 +1,6 @@
 """Ranking with binary codes: learn a weight per bit, rank by weighted Hamming distance."""
 
+from bitrank.engines import connect
 from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing
 from bitrank.index import Index
 from bitrank.online import OnlineRankingSVM
@@ -20,6 +21,7 @@ __all__ = [
     "SignBits",
     "SpectralHashing",
     "WhRank",
+    "connect",
 ]
 
 __version__ = "0.1.0"

@@ -241,6 +241,25 @@ def check_weights(
     return array
 
 
+def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> tuple[Codes, Weights]:
+    """Queries as codes, and weights as rows, one for all or one a query; reals are a code and magnitudes."""
+    array = np.asarray(queries)
+    magnitudes = None
+    if array.dtype.kind == "f":
+        if array.ndim != 2 or array.shape[1] != n_bits or not np.isfinite(array).all():
+            raise ValueError(
+                f"queries of reals must be finite, of shape (n_queries, {n_bits}), got shape {array.shape}"
+            )
+        magnitudes = np.abs(array).astype(np.float32)
+        array = pack(array > 0)
+    codes = check_codes(array, n_bits, name="queries")
+    given = np.ones(n_bits, np.float32) if weights is None else weights
+    rows = np.atleast_2d(check_weights(given, n_bits, n_queries=len(codes)))
+    if magnitudes is not None:
+        rows = check_weights(rows * magnitudes)
+    return codes, np.ascontiguousarray(rows)
+
+
 def check_magnitudes(magnitudes: Any, n_queries: int, n_bits: int) -> Weights:
     """Magnitudes of float queries as float32, one row a query, or a ValueError that says what came instead."""
     array = _as_float32(magnitudes)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import storage
-from bitrank.codes import Codes, Weights, check_codes, check_weights, pack
+from bitrank.codes import Codes, Weights, check_codes, check_queries, check_weights
 from bitrank.rows import Rows, check_ids
 from bitrank.segments import Ids, order_quality
 
@@ -409,24 +409,7 @@ class Index:
             self._sorter.start()
 
     def _check_queries(self, queries: Any, weights: npt.ArrayLike | None) -> tuple[Codes, Weights]:
-        array = np.asarray(queries)
-        magnitudes = None
-        if array.dtype.kind == "f":
-            if array.ndim != 2 or array.shape[1] != self._n_bits or not np.isfinite(array).all():
-                raise ValueError(
-                    f"queries of reals must be finite, of shape (n_queries, {self._n_bits}), got shape {array.shape}"
-                )
-            magnitudes = np.abs(array).astype(np.float32)
-            array = pack(array > 0)
-        codes = check_codes(array, self._n_bits, name="queries")
-        own = self._weights
-        if weights is not None:
-            rows = np.atleast_2d(check_weights(weights, self._n_bits, n_queries=len(codes)))
-        else:
-            rows = np.ones((1, self._n_bits), np.float32) if own is None else own[None]
-        if magnitudes is not None:
-            rows = check_weights(rows * magnitudes)
-        return codes, np.ascontiguousarray(rows)
+        return check_queries(queries, self._weights if weights is None else weights, self._n_bits)
 
     def _one_vector(self, weights: npt.ArrayLike | None) -> Weights | None:
         if weights is None:

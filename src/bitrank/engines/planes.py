@@ -1,0 +1,135 @@
+"""Weights as whole numbers, cut into planes of bits: an exact weighted distance wherever an engine counts bits.
+
+``d_w(q, h) = Σ_b 2^b · popcount((q xor h) & mask_b)``, where bit k of mask_b is bit b of the weight of bit k. The
+engines that speak SQL take their expressions from here; the literals hold nothing but hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.codes import Codes, Weights, check_weights, pack
+
+
+class Dialect(NamedTuple):
+    """How an engine writes codes and counts bits."""
+
+    code: Callable[[str, int], str]  # a constant, from its hexadecimal digits and the number of bits
+    differing: str  # number of bits in which {a} and {b} differ
+    differing_within: str  # the same among the bits of {mask}
+
+
+DIALECTS = {
+    "postgresql": Dialect(
+        # The cast drops the spare bits at the end.
+        lambda digits, n_bits: f"X'{digits}'::bit({n_bits})",
+        "bit_count({a} # {b})",
+        "bit_count(({a} # {b}) & {mask})",
+    ),
+    "clickhouse": Dialect(
+        lambda digits, n_bits: f"toFixedString(unhex('{digits}'), {len(digits) // 2})",
+        "bitCount(bitXor({a}, {b}))",
+        "bitCount(bitAnd(bitXor({a}, {b}), {mask}))",
+    ),
+    # DuckDB, and what else has xor, & and bit_count on bit strings.
+    "duckdb": Dialect(
+        lambda digits, n_bits: f"'{f'{int(digits, 16):0{4 * len(digits)}b}'[:n_bits]}'::BIT",
+        "bit_count(xor({a}, {b}))",
+        "bit_count(xor({a}, {b}) & {mask})",
+    ),
+}
+
+
+def quantize_weights(weights: npt.ArrayLike, bits: int = 8) -> Weights:
+    """Weights as whole numbers from 0 to ``2**bits - 1``, the largest of a vector becoming the largest number.
+
+    An `Index` takes them like any others, and then ranks exactly as an engine with the same weights does.
+
+    Parameters
+    ----------
+    weights : float array of shape (n_bits,) or (n_queries, n_bits)
+        Each row is scaled by itself.
+    bits : int
+        1 to 16.
+
+    Returns
+    -------
+    weights : float32 array of the same shape
+
+    Examples
+    --------
+    >>> quantize_weights([0.5, 1.0, 0.0], bits=8)
+    array([128., 255.,   0.], dtype=float32)
+    """
+    if not isinstance(bits, int) or not 1 <= bits <= 16:
+        raise ValueError(f"bits must be an int from 1 to 16, got {bits!r}")
+    array = check_weights(weights).astype(np.float64)
+    largest = array.max(axis=-1, keepdims=True, initial=0)
+    largest[largest == 0] = 1
+    whole: Weights = np.rint(array / largest * (2**bits - 1)).astype(np.float32)
+    return whole
+
+
+def masks(weights: npt.ArrayLike) -> Codes:
+    """Packed masks of one vector of whole-numbered weights, the plane of ones first, shape (n_planes, n_bytes).
+
+    Examples
+    --------
+    >>> from bitrank.codes import unpack
+    >>> unpack(masks([4, 2, 3]), n_bits=3)
+    array([[0, 0, 1],
+           [0, 1, 1],
+           [1, 0, 0]], dtype=uint8)
+    """
+    array = check_whole(check_weights(weights))
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"weights must be one vector, got shape {array.shape}")
+    whole = array.astype(np.int64)
+    n_planes = int(whole.max()).bit_length()
+    return pack((whole >> np.arange(n_planes)[:, None]) & 1)
+
+
+def check_whole(weights: Weights) -> Weights:
+    """Weights that are whole numbers of a sum that float32 holds exactly, or a ValueError."""
+    if (weights != np.rint(weights)).any():
+        raise ValueError("an exact search takes weights that are whole numbers: see bitrank.engines.quantize_weights")
+    if weights.size and weights.sum(axis=-1, dtype=np.float64).max() >= 1 << 24:
+        raise ValueError("whole-numbered weights must have a sum below 2**24: use fewer bits in quantize_weights")
+    return weights
+
+
+def distance_sql(column: str, query: Codes, weights: npt.ArrayLike, dialect: str) -> str:
+    """The weighted distance of a column to one query code, as an expression of SQL.
+
+    Parameters
+    ----------
+    column : str
+        Quoted already, if it must be.
+    query : uint8 array of shape (ceil(n_bits / 8),)
+    weights : array of shape (n_bits,)
+        Whole numbers.
+    dialect : str
+        One of `DIALECTS`.
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> distance_sql("code", pack([[1, 0, 0, 0]])[0], [2, 3, 0, 0], "postgresql")
+    "bit_count((code # X'80'::bit(4)) & X'40'::bit(4)) + 2 * bit_count((code # X'80'::bit(4)) & X'c0'::bit(4))"
+    """
+    forms = DIALECTS[dialect]
+    n_bits = len(np.asarray(weights))
+    every = pack(np.ones((1, n_bits), bool))[0]
+    a, b = column, forms.code(query.tobytes().hex(), n_bits)
+    terms = []
+    for power, mask in enumerate(masks(weights)):
+        if not mask.any():
+            continue
+        form = forms.differing if (mask == every).all() else forms.differing_within
+        count = form.format(a=a, b=b, mask=forms.code(mask.tobytes().hex(), n_bits))
+        terms.append(f"{1 << power} * {count}" if power else count)
+    return " + ".join(terms) or "0"

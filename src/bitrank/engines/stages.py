@@ -1,0 +1,138 @@
+"""Two stages: what an engine fetched by plain Hamming distance is ranked here by weights.
+
+The engines call `rerank` on fetched codes; `suggest_candidates` says how many to fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.codes import Codes, Weights, check_codes, check_queries, check_weights, distances
+from bitrank.index import Index, Results, nearest
+from bitrank.segments import Ids
+
+# Queries that suggest_candidates takes from the sample.
+QUERIES = 200
+
+
+def rerank(
+    queries: npt.NDArray[np.uint8],
+    candidates: Iterable[tuple[Ids, Codes]],
+    k: int,
+    weights: npt.ArrayLike | None,
+    n_bits: int,
+) -> Results:
+    """The k nearest of each query's own candidates, which were fetched with their codes.
+
+    Parameters
+    ----------
+    queries : as in `Engine.search`
+    candidates : iterable of (ids, codes), one pair a query
+        Ids unique in a pair; codes packed, one row an id.
+    k : int
+    weights : float array of shape (n_bits,) or (n_queries, n_bits), optional
+    n_bits : int
+
+    Returns
+    -------
+    results : named tuple of arrays ``(ids, distances)`` of shape (n_queries, k)
+        As `Index.rerank` on an index of the same codes.
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> fetched = np.array([7, 9]), pack([[1, 0, 1], [0, 0, 1]])
+    >>> rerank(pack([[1, 0, 0]]), [fetched], k=1, weights=[4, 2, 1], n_bits=3)
+    Results(ids=array([[7]]), distances=array([[1.]], dtype=float32))
+    """
+    codes, rows = check_queries(queries, weights, n_bits)
+    found = Results(np.full((len(codes), k), -1, np.int64), np.full((len(codes), k), np.inf, np.float32))
+    rows = np.broadcast_to(rows, (len(codes), n_bits))
+    for at, (row, (ids, fetched)) in enumerate(zip(rows, candidates, strict=True)):
+        if len(ids):
+            scores = distances(codes[at : at + 1], fetched, row, threads=1)
+            found.ids[at : at + 1], found.distances[at : at + 1] = nearest(np.asarray(ids)[None], scores, k)
+    return found
+
+
+def suggest_candidates(
+    codes: Codes,
+    weights: npt.ArrayLike,
+    *,
+    k: int = 100,
+    recall: float = 0.95,
+    n: int | None = None,
+    queries: Codes | None = None,
+    random_state: int | None = None,
+) -> int:
+    """How many candidates two stages need, so that they hold a wanted share of the true k nearest.
+
+    The k nearest by weight are sought in the sample, and then their places in the order by plain Hamming distance.
+    A sample of a larger collection has the same shares of it, so k and the answer are scaled by its size.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n_sample, n_bytes)
+        A random sample of the collection, or all of it.
+    weights : float array of shape (n_bits,)
+    k : int
+    recall : float
+        Above 0, up to 1.
+    n : int, optional
+        Size of the collection; that of the sample by default.
+    queries : uint8 array, optional
+        Codes like those that will be asked; by default up to 200 rows of the sample, which are left out of it.
+    random_state : int, optional
+        Draws them.
+
+    Examples
+    --------
+    >>> codes = np.random.default_rng(0).integers(0, 256, (2000, 4), dtype=np.uint8)
+    >>> suggest_candidates(codes, np.ones(32), k=10, recall=1.0, random_state=0) < 200
+    True
+    """
+    vector = check_weights(weights)
+    if vector.ndim != 1:
+        raise ValueError(f"weights must be one vector, got shape {vector.shape}")
+    codes = check_codes(codes, len(vector))
+    if not 0 < recall <= 1:
+        raise ValueError(f"recall must be above 0 and at most 1, got {recall}")
+    if queries is None:
+        rows = np.random.default_rng(random_state).permutation(len(codes))
+        n_queries = min(QUERIES, len(codes) // 2)
+        queries, codes = codes[rows[:n_queries]], codes[rows[n_queries:]]
+    queries = check_codes(queries, len(vector), name="queries")
+    if not len(queries) or not len(codes):
+        raise ValueError(f"suggest_candidates needs codes and queries, got {len(codes)} and {len(queries)}")
+    n = len(codes) if n is None else n
+    if not 1 <= k <= n:
+        raise ValueError(f"k must be from 1 to the size of the collection, {n}, got {k}")
+    share = min(1.0, len(codes) / n)
+    before, tied = _places(queries, codes, vector, max(1, round(k * share)))
+
+    def reached(candidates: int) -> bool:
+        # Of codes at one Hamming distance, the engine takes any.
+        return bool(np.clip((candidates * share - before) / tied, 0, 1).mean() >= recall - 1e-12)
+
+    low, high = min(k, n) - 1, n
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
+def _places(
+    queries: Codes, codes: Codes, weights: Weights, k: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """For the k nearest by weight of each query: how many codes are nearer by Hamming distance, and how many tie."""
+    found = Index(codes, n_bits=len(weights)).search(queries, k, weights=weights).ids
+    before, tied = np.empty(found.shape, np.int64), np.empty(found.shape, np.int64)
+    for at, ids in enumerate(found):
+        plain = distances(queries[at : at + 1], codes)[0]
+        counts = np.bincount(plain, minlength=len(weights) + 1)
+        tied[at] = counts[plain[ids]]
+        before[at] = (np.cumsum(counts) - counts)[plain[ids]]
+    return before, tied

@@ -1,0 +1,263 @@
+"""One contract over every engine, against the NumPy reference and `Index`."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bitrank
+from bitrank import Index
+from bitrank.codes import hamming, pack, weighted_hamming
+from bitrank.engines import ENGINES, quantize_weights
+
+# The fixture of each engine that gives an address to connect to. It may give the same one every time: names differ.
+ADDRESSES = {
+    "memory": "memory_address",
+    "postgresql": "postgresql_address",
+    "shards": "shards_address",
+}
+# Engines that rank everything by themselves; of the others an exact search is a ValueError.
+EXACT = {"memory", "postgresql", "shards"}
+
+NAMES = (f"codes_{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="session")
+def memory_address():
+    return "memory://"
+
+
+@pytest.fixture(scope="session")
+def shards_address():
+    """Three parts of one collection."""
+    return ["memory://"] * 3
+
+
+@pytest.fixture(params=ADDRESSES)
+def scheme(request):
+    return request.param
+
+
+@pytest.fixture
+def connect(scheme, request):
+    """Connects to the engine, to a new name unless one is given."""
+    address = request.getfixturevalue(ADDRESSES[scheme])
+    opened = []
+
+    def connect(name=None, **options):
+        opened.append(bitrank.connect(address, next(NAMES) if name is None else name, **options))
+        return opened[-1]
+
+    yield connect
+    for engine in opened:
+        engine.close()
+
+
+def random_codes(n, n_bits, seed=0):
+    return pack(np.random.default_rng(seed).integers(0, 2, (n, n_bits)))
+
+
+def reference(queries, codes, ids, weights, k):
+    """Ids and distances by NumPy alone."""
+    distances = weighted_hamming(queries, codes, weights)
+    order = np.array([np.lexsort((ids, row)) for row in distances])[:, :k]
+    found = ids[order], np.take_along_axis(distances, order, axis=1)
+    missing = ((0, 0), (0, k - order.shape[1]))
+    return np.pad(found[0], missing, constant_values=-1), np.pad(found[1], missing, constant_values=np.inf)
+
+
+def assert_same(results, expected):
+    assert results.ids.dtype == np.int64
+    assert results.distances.dtype == np.float32
+    np.testing.assert_array_equal(results.ids, expected[0])
+    np.testing.assert_array_equal(results.distances, expected[1])
+
+
+def filled(connect, n, n_bits, seed=0):
+    """An engine with n codes under ids that are not their rows."""
+    engine = connect()
+    engine.create(n_bits)
+    codes, ids = random_codes(n, n_bits, seed), np.random.default_rng(seed).permutation(10 * n)[:n]
+    engine.add(codes, ids)
+    return engine, codes, ids
+
+
+def test_every_engine_is_tested():
+    assert set(ADDRESSES) == {*ENGINES, "shards"}
+
+
+@pytest.mark.parametrize("n_bits", [16, 32, 64, 98, 128, 256, 1000, 1024])
+def test_exact_ranks_as_the_reference_and_as_index(scheme, connect, n_bits):
+    engine, codes, ids = filled(connect, 300, n_bits)
+    queries = random_codes(3, n_bits, seed=1)
+    weights = quantize_weights(np.random.default_rng(2).lognormal(0, 1, n_bits))
+    if scheme not in EXACT:
+        with pytest.raises(ValueError, match="exact"):
+            engine.search(queries, 5, weights, "exact")
+        return
+    results = engine.search(queries, 20, weights, "exact")
+    assert_same(results, reference(queries, codes, ids, weights, 20))
+    assert_same(results, Index(codes, n_bits=n_bits, ids=ids).search(queries, 20, weights))
+
+
+def test_exact_takes_weights_a_query_and_none(scheme, connect):
+    if scheme not in EXACT:
+        pytest.skip("no exact search")
+    engine, codes, ids = filled(connect, 200, 24)
+    queries = random_codes(4, 24, seed=1)
+    weights = quantize_weights(np.random.default_rng(2).random((4, 24)), bits=5)
+    assert_same(engine.search(queries, 7, weights, "exact"), reference(queries, codes, ids, weights, 7))
+    assert_same(engine.search(queries, 7, None, "exact"), reference(queries, codes, ids, np.ones(24), 7))
+    assert_same(engine.search(queries, 7, np.zeros(24), "exact"), reference(queries, codes, ids, np.zeros(24), 7))
+    with pytest.raises(ValueError, match="whole numbers"):
+        engine.search(queries, 7, np.full(24, 0.5), "exact")
+    with pytest.raises(ValueError, match=r"below 2\*\*24"):
+        engine.search(queries, 7, np.full(24, 1 << 20), "exact")
+
+
+@pytest.mark.parametrize("n_bits", [16, 64, 98, 1024])
+def test_candidates_for_all_rank_as_the_reference(connect, n_bits):
+    engine, codes, ids = filled(connect, 150, n_bits)
+    queries = random_codes(3, n_bits, seed=1)
+    weights = np.random.default_rng(2).random((3, n_bits)).astype(np.float32)
+    expected = reference(queries, codes, ids, weights, 10)
+    for candidates in (None, 150, 400):
+        assert_same(engine.search(queries, 10, weights, candidates), expected)
+    engine.optimize()
+    assert_same(engine.search(queries, 10, weights), expected)
+
+
+def test_candidates_are_the_nearest_by_hamming_distance(scheme, connect):
+    engine, codes, ids = filled(connect, 500, 64)
+    queries = random_codes(5, 64, seed=1)
+    weights = np.random.default_rng(2).lognormal(0, 1, 64).astype(np.float32)
+    results = engine.search(queries, 10, weights, candidates=40)
+    row = {number: at for at, number in enumerate(ids)}
+    plain, weighted = hamming(queries, codes), weighted_hamming(queries, codes, weights)
+    for at in range(5):
+        rows = [row[number] for number in results.ids[at]]
+        np.testing.assert_array_equal(results.distances[at], weighted[at, rows])
+        assert sorted(rows, key=lambda r: (weighted[at, r], ids[r])) == rows
+        # Which of the codes at the farthest Hamming distance are candidates is the engine's choice.
+        limit = np.sort(plain[at])[39]
+        assert scheme == "shards" or (plain[at, rows] <= limit).all()  # each shard brings as many
+        sure = np.flatnonzero((plain[at] < limit) & (weighted[at] < results.distances[at, -1]))
+        assert set(sure) <= set(rows)
+
+
+def test_queries_of_reals_bring_magnitudes(connect):
+    engine, codes, ids = filled(connect, 100, 20)
+    reals = np.random.default_rng(3).normal(size=(2, 20)).astype(np.float32)
+    weights = np.random.default_rng(4).random(20).astype(np.float32)
+    expected = reference(pack(reals > 0), codes, ids, weights * np.abs(reals), 5)
+    assert_same(engine.search(reals, 5, weights), expected)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_shapes_and_values(scheme, connect, data):
+    n_bits = data.draw(st.integers(1, 80))
+    n = data.draw(st.integers(0, 40))
+    ids = data.draw(st.lists(st.integers(0, 2**63 - 1), min_size=n, max_size=n, unique=True))
+    codes = random_codes(n, n_bits, data.draw(st.integers(0, 9))) if n else np.empty((0, (n_bits + 7) // 8), np.uint8)
+    queries = random_codes(data.draw(st.integers(1, 3)), n_bits, 99)
+    weights = np.array(data.draw(st.lists(st.integers(0, 255), min_size=n_bits, max_size=n_bits)), np.float32)
+    k = data.draw(st.integers(1, 50))
+    engine = connect()
+    engine.create(n_bits)
+    engine.add(codes, np.array(ids, np.int64))
+    assert engine.count() == n
+    expected = reference(queries, codes, np.array(ids, np.int64), weights, k)
+    assert_same(engine.search(queries, k, weights), expected)
+    if scheme in EXACT:
+        assert_same(engine.search(queries, k, weights, "exact"), expected)
+    engine.close()
+
+
+def test_adding_removing_and_adding_again(connect):
+    engine, codes, ids = filled(connect, 100, 32)
+    engine.add(codes, ids)  # a retry
+    assert engine.count() == 100
+    engine.remove(ids[:30])
+    engine.remove(np.append(ids[:30], 10**12))  # a retry, and one that never was
+    assert engine.count() == 70
+    engine.add(codes[:10], ids[30:40])  # other codes for ids that are there
+    codes = np.concatenate([codes[:10], codes[40:]])
+    queries, weights = random_codes(3, 32, seed=5), np.arange(32)
+    assert_same(engine.search(queries, 15, weights), reference(queries, codes, ids[30:], weights, 15))
+    engine.add(np.empty((0, 4), np.uint8), np.empty(0, np.int64))
+    engine.remove([])
+    assert engine.count() == 70
+
+
+def test_fewer_codes_than_k_and_no_query(connect):
+    engine = connect()
+    engine.create(16)
+    assert engine.search(random_codes(2, 16), 3).ids.tolist() == [[-1] * 3] * 2
+    engine.add(random_codes(2, 16), [5, 4])
+    assert (engine.search(random_codes(2, 16), 4).ids[:, 2:] == -1).all()
+    assert engine.search(np.empty((0, 2), np.uint8), 4).ids.shape == (0, 4)
+
+
+def test_creating_again_keeps_the_codes_and_another_shape_is_refused(connect):
+    engine, _, _ = filled(connect, 10, 24)
+    engine.create(24)
+    assert (engine.count(), engine.n_bits) == (10, 24)
+    with pytest.raises(ValueError, match=r"32.*24"):
+        engine.create(32)
+    assert (engine.count(), engine.n_bits) == (10, 24)
+
+
+def test_without_a_table_the_error_says_create(connect):
+    engine = connect()
+    for call in (
+        engine.count,
+        engine.optimize,
+        lambda: engine.n_bits,
+        lambda: engine.add(random_codes(1, 8), [0]),
+        lambda: engine.remove([0]),
+        lambda: engine.search(random_codes(1, 8), 1),
+    ):
+        with pytest.raises(ValueError, match=r"create\(n_bits\)"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda e: e.create(0), "n_bits must be"),
+        (lambda e: e.create(1.5), "n_bits must be"),
+        (lambda e: e.add(random_codes(2, 32), [1, 2]), "3 bytes wide"),
+        (lambda e: e.add(np.full((1, 3), 255, np.uint8), [1]), "zero"),
+        (lambda e: e.add(random_codes(2, 20), [1]), "one value for each of the 2"),
+        (lambda e: e.add(random_codes(2, 20), [1, 1]), "unique"),
+        (lambda e: e.add(random_codes(1, 20), [-1]), "from 0 to"),
+        (lambda e: e.remove([0.5]), "vector of ints"),
+        (lambda e: e.search(random_codes(1, 32), 5), "3 bytes wide"),
+        (lambda e: e.search(random_codes(1, 20), 0), "k must be"),
+        (lambda e: e.search(random_codes(1, 20), 5, np.ones(19)), "20 values"),
+        (lambda e: e.search(random_codes(1, 20), 5, -np.ones(20)), "not negative"),
+        (lambda e: e.search(random_codes(1, 20), 5, candidates=0), "candidates must be"),
+        (lambda e: e.search(random_codes(1, 20), 5, candidates="all"), "candidates must be"),
+    ],
+)
+def test_bad_input_is_refused_and_changes_nothing(connect, call, message):
+    engine = connect()
+    engine.create(20)
+    codes, ids = random_codes(5, 20), np.arange(5)
+    engine.add(codes, ids)
+    with pytest.raises(ValueError, match=message):
+        call(engine)
+    assert engine.count() == 5
+    assert_same(engine.search(codes, 5), reference(codes, codes, ids, np.ones(20), 5))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["nothing://"], "memory://"), (["codes"], "memory://"), ([7], "text"), (["memory://", ""], "not be empty|empty")],
+)
+def test_connecting_to_nothing_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        bitrank.connect(*arguments)
