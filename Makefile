@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-lowest check bench bench-learning reproduce reproduce-quick sanitize test-neon clean
+.PHONY: demo test test-lowest check bench bench-learning reproduce reproduce-quick sanitize test-neon test-milvus clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -18,6 +18,12 @@ test-lowest:
 	test -d $(VENV)-lowest || $(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" $(LOWEST)
 	$(VENV)-lowest/bin/python -m pytest
+
+# The tests of Milvus, on demand: its real server, in a network namespace of its own, since it listens on every address;
+# what is left of it ends with the job. Needs root, or a kernel that lets users make namespaces.
+test-milvus: $(VENV)-milvus/installed
+	unshare --map-root-user --net --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && \
+	  BITRANK_TEST_MILVUS=1 $(VENV)-milvus/bin/python -m pytest -q tests/test_engines.py tests/test_engine_milvus.py -k milvus'
 
 check: $(VENV)/check.installed
 	$(BIN)/ruff check .
@@ -69,10 +75,15 @@ reproduce-quick: $(VENV)/demo.installed
 	$(BIN)/python -m experiments.report --plan quick --results $(QUICK) --output $(QUICK)
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest build dist
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-milvus build dist
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)-milvus/installed: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)-milvus
+	$(VENV)-milvus/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test,milvus]" milvus==2.3.5
+	touch $@
 
 # One stamp an extra; an editable install, built again when the build files or the kernel change.
 $(VENV)/%.installed: $(BIN)/python $(SOURCES)

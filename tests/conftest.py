@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from clickhouse_http import clickhouse_address  # noqa: F401
+from milvus_server import milvus, milvus_address  # noqa: F401
 from postgres_server import postgres, postgresql_address, two_servers  # noqa: F401
 
 from bitrank import ITQ

@@ -375,10 +375,11 @@ def test_memory_stays_bounded_over_a_folder_larger_than_a_worker(client, tmp_pat
         os.link(part, part.with_name(f"part-{number:06}.parquet"))
     megabytes = n_parts * codes.nbytes / 2**20
     assert megabytes > 600  # the memory of a worker
+    weights = rng.lognormal(0, 1, 1024)
     before = peak_memory(client)
-    found = batch.search(batch.from_parquet(tmp_path / "one"), queries, 5)
+    found = batch.search(batch.from_parquet(tmp_path / "one"), queries, 5, weights)
     # Every copy ties: the nearest code is found in each, and the least ids win.
-    expected = Index(codes).search(queries, 1)
+    expected = Index(codes).search(queries, 1, weights)
     np.testing.assert_array_equal(found.ids, expected.ids + 50_000 * np.arange(5))
     np.testing.assert_array_equal(found.distances, np.tile(expected.distances, 5))
     after = peak_memory(client)

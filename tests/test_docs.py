@@ -11,7 +11,7 @@ import pytest
 import bitrank
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = ["bitrank", *sorted(module.name for module in pkgutil.walk_packages(bitrank.__path__, "bitrank."))]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)

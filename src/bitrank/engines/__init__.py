@@ -30,6 +30,11 @@ __all__ = [
 ENGINES = {
     "memory": ("bitrank.engines.memory", "MemoryEngine"),
     "postgresql": ("bitrank.engines.postgres", "PostgresEngine"),
+    "clickhouse": ("bitrank.engines.clickhouse", "ClickHouseEngine"),
+    "chdb": ("bitrank.engines.clickhouse", "ClickHouseEngine"),
+    "faiss": ("bitrank.engines.faiss", "FaissEngine"),
+    "milvus": ("bitrank.engines.milvus", "MilvusEngine"),
+    "usearch": ("bitrank.engines.usearch", "USearchEngine"),
 }
 
 

@@ -205,8 +205,8 @@ class PostgresEngine:
             for attempt in range(2):
                 try:
                     if self._connection is None or self._connection.closed:
-                        self._connection = self._psycopg.connect(self._url, autocommit=True)
                         attempt = 1  # a new one that fails is no stale one
+                        self._connection = self._psycopg.connect(self._url, autocommit=True)
                     with self._connection.transaction():
                         return work(self._connection)
                 except self._psycopg.OperationalError as error:
