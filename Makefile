@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-lowest check bench bench-learning reproduce reproduce-quick sanitize test-neon test-milvus clean
+.PHONY: demo test test-lowest check bench bench-learning reproduce reproduce-quick sanitize test-neon test-milvus bench-engines bench-milvus clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -33,6 +33,17 @@ check: $(VENV)/check.installed
 
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/run.py
+
+# Both ways of searching on every engine that runs here, and the tables of docs/scale.md.
+bench-engines: $(VENV)/test.installed
+	$(BIN)/python benchmarks/engines.py library --n-bits 64
+	$(BIN)/python benchmarks/engines.py library index chdb faiss usearch "usearch, scan" postgresql
+	$(BIN)/python benchmarks/scale.py
+
+bench-milvus: $(VENV)-milvus/installed
+	unshare --map-root-user --net --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && \
+	  $(VENV)-milvus/bin/python benchmarks/engines.py milvus "milvus, ivf"'
+	$(VENV)-milvus/bin/python benchmarks/scale.py
 
 # The kernel's own tests, without Python: under both sanitizers, and for 64-bit ARM under qemu
 # (Debian: g++-aarch64-linux-gnu, qemu-user-static).
