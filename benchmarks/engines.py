@@ -32,7 +32,7 @@ import data
 import numpy as np
 
 import bitrank
-from bitrank import Index
+from bitrank import Index, RankingSVM
 from bitrank.engines import Engine, quantize_weights, suggest_candidates
 
 RESULTS = Path(__file__).parent / "results" / "engines.json"
@@ -41,6 +41,7 @@ K = 100
 CANDIDATES = (100, 200, 500, 1000, 2000, 5000, 10_000)
 ENGINE_CANDIDATES = (100, 1000, 10_000)
 NAME = "bitrank_benchmark"
+PATCHES = 81  # of an image
 
 # Parts by name: the address, options, and what the first stage is, as the codes were added and once optimised.
 PARTS: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
@@ -48,8 +49,7 @@ PARTS: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
     "postgresql": ("", {}, "scan", "HNSW"),
     "chdb": ("chdb://", {}, None, "scan"),
     "faiss": ("faiss://", {}, None, "IndexBinaryFlat"),
-    "usearch": ("usearch://", {}, None, "graph"),
-    "usearch, scan": ("usearch://", {"scan": True}, None, "scan"),
+    "usearch": ("usearch://", {}, "graph", "scan"),
     "milvus": ("", {}, None, "BIN_FLAT"),
     "milvus, ivf": ("", {"index": "BIN_IVF_FLAT", "nlist": 1024, "nprobe": 64}, None, "BIN_IVF_FLAT"),
 }
@@ -86,13 +86,13 @@ def overlap(a: np.ndarray, b: np.ndarray) -> float:
 def library(n: int, n_bits: int) -> list[dict]:
     """What holds for every engine: 8-bit weights, recall against N, suggested N, and how both grow with n."""
     everything = data.patch_codes(n_bits, 4 * n)
-    learned = data.learned_weights(
-        everything._replace(codes=everything.codes[:n], labels=everything.labels[:n]), n_bits
-    )
-    weighted = {"RankingSVM": learned["learned"], "the paper's constants": learned["learned (paper)"]}
+    weighted = {
+        "learned": learned_weights(everything.codes[:n], n_bits),
+        "lognormal": data.uneven_weights(n_bits),
+    }
     records = []
     for size in (n // 4, n, 4 * n):
-        codes, queries = everything.codes[:size], everything.queries
+        codes, queries = everything.codes[:size], everything.queries[:40]
         if len(codes) < size:
             continue
         for name, weights in weighted.items():
@@ -101,19 +101,44 @@ def library(n: int, n_bits: int) -> list[dict]:
             nearest = index.search(queries, K).ids
             facts = {"n": size, "n_bits": n_bits, "k": K, "weights": name}
             whole = index.search(queries, K, quantize_weights(weights)).ids
-            records.append(facts | {"what": "index", "ms": ms, "overlap_8_bits": overlap(nearest, whole)})
+            spread = float(weights.std() / weights.mean())
+            records.append(
+                facts | {"what": "index", "ms": ms, "overlap_8_bits": overlap(nearest, whole), "spread": spread}
+            )
             for candidates in CANDIDATES:
                 found = index.search(queries, K, candidates=candidates).ids
                 records.append(facts | {"what": "recall", "candidates": candidates, "recall": overlap(nearest, found)})
-            sample = codes[np.random.default_rng(0).permutation(size)[: size // 10]]
-            for wanted in (0.9, 0.95, 0.99):
-                candidates = suggest_candidates(sample, weights, k=K, recall=wanted, n=size, random_state=0)
-                found = index.search(queries, K, candidates=candidates).ids
-                reached = {"candidates": candidates, "recall": overlap(nearest, found)}
-                records.append(facts | {"what": "suggested", "wanted": wanted} | reached)
+            if size == n:
+                records += suggestions(index, codes, queries, nearest, facts)
     for record in records:
         show(record)
     return records
+
+
+def suggestions(index: Index, codes: np.ndarray, queries: np.ndarray, nearest: np.ndarray, facts: dict) -> list[dict]:
+    """What suggest_candidates makes of a twentieth of the codes, and what that N reaches."""
+    records = []
+    sample = codes[np.random.default_rng(0).permutation(len(codes))[: len(codes) // 20]]
+    for wanted in (0.9, 0.95, 0.99):
+        candidates = suggest_candidates(sample, index.weights, k=K, recall=wanted, n=len(codes), random_state=0)
+        found = index.search(queries, K, candidates=candidates).ids
+        reached = {"candidates": candidates, "recall": overlap(nearest, found)}
+        records.append(facts | {"what": "suggested", "wanted": wanted} | reached)
+    return records
+
+
+def learned_weights(codes: np.ndarray, n_bits: int) -> np.ndarray:
+    """What RankingSVM learns from the patches of 250 images, where those of one image are similar; kept once learned.
+
+    The classes of the images say nothing of a patch: from them RankingSVM learns to leave the weights even.
+    """
+    file = data.CACHE / f"bench-weights-{n_bits}-{len(codes)}.npy"
+    if not file.exists():
+        images = np.random.default_rng(0).choice(len(codes) // PATCHES, min(250, len(codes) // PATCHES), replace=False)
+        rows = (images[:, None] * PATCHES + np.arange(PATCHES)).ravel()
+        ranker = RankingSVM(n_bits, random_state=0).fit(codes[rows], rows // PATCHES)
+        np.save(file, ranker.weights_)
+    return np.load(file, allow_pickle=False)
 
 
 class Collection:
@@ -122,7 +147,7 @@ class Collection:
     def __init__(self, n: int, n_bits: int, n_queries: int) -> None:
         found = data.patch_codes(n_bits, n)
         self.n_bits, self.codes, self.queries = n_bits, found.codes, found.queries[:n_queries]
-        self.weights = data.learned_weights(found, n_bits)["learned"]
+        self.weights = learned_weights(found.codes, n_bits)
         self.whole = quantize_weights(self.weights)
         index = Index(self.codes)
         self.nearest = index.search(self.queries, K, self.weights).ids
@@ -183,6 +208,8 @@ def measure(part: str, url: str, collection: Collection) -> list[dict]:
         record(way="add", seconds=time.perf_counter() - begin, bytes_a_code=per_code(engine, scheme, n))
         if before is not None:
             two_stages(engine, before)
+        if scheme == "usearch":
+            engine._scan = True  # the same index, all of it compared
         begin = time.perf_counter()
         engine.optimize()
         record(way="optimize", seconds=time.perf_counter() - begin, bytes_a_code=per_code(engine, scheme, n))

@@ -90,10 +90,13 @@ def suggested(results: dict) -> str:
 
 def index(results: dict) -> str:
     rows = [
-        [str(r["n_bits"]), r["weights"], number(r["n"]), number(r["ms"]), f"{r['overlap_8_bits']:.3f}"]
+        [
+            *(str(r["n_bits"]), r["weights"], number(r["n"]), f"{r['spread']:.2f}"),
+            *(number(r["ms"]), f"{r['overlap_8_bits']:.3f}"),
+        ]
         for r in sorted(library(results, "index"), key=key)
     ]
-    return table(["bits", "weights", "codes", "`Index`, ms", "8-bit weights, overlap"], rows)
+    return table(["bits", "weights", "codes", "spread", "`Index`, ms", "8-bit weights, overlap"], rows)
 
 
 def stored(results: dict) -> str:
