@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test browser test-lowest check bench bench-learning bench-clicks bench-service reproduce reproduce-quick \
-  sanitize test-neon test-milvus clean
+.PHONY: demo test browser test-lowest test-milvus test-neon check sanitize bench bench-learning bench-clicks \
+  bench-service bench-engines bench-milvus reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -40,6 +40,17 @@ check: $(VENV)/check.installed
 
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/run.py
+
+# Both ways of searching on every engine that runs here, and the tables of docs/scale.md.
+bench-engines: $(VENV)/test.installed
+	$(BIN)/python benchmarks/engines.py library --n-bits 64
+	$(BIN)/python benchmarks/engines.py library index chdb faiss usearch "usearch, scan" postgresql
+	$(BIN)/python benchmarks/scale.py
+
+bench-milvus: $(VENV)-milvus/installed
+	unshare --map-root-user --net --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && \
+	  $(VENV)-milvus/bin/python benchmarks/engines.py milvus "milvus, ivf"'
+	$(VENV)-milvus/bin/python benchmarks/scale.py
 
 # The kernel's own tests, without Python: under both sanitizers, and for 64-bit ARM under qemu
 # (Debian: g++-aarch64-linux-gnu, qemu-user-static).

@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "online": {"codes", "_kernel", "quadruplets", "solvers", "gate", "ranking_svm"},
     "service": {"codes", "segments", "index", "hashing", "datasets", "features", "feedback"},
     "serve_cli": {"service"},
+    "batch": {"codes", "hashing", "index", "interchange", "metrics", "quadruplets", "segments", "ties"},
     "query_adaptive": {"codes", "gate", "progress", "quadruplets"},
     "feedback": {"codes", "gate", "online"},
     "array_files": {"codes", "index"},

@@ -208,7 +208,7 @@ def test_near_looks_at_more_queries_where_neighbourhoods_are_small():
 
 
 def test_near_looks_at_a_bounded_number_of_queries(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_NEAR_QUERIES", 7)
+    monkeypatch.setattr(module, "MOST_NEAR_QUERIES", 7)
     y, codes = np.arange(200) % 2, random_codes(200, 64)
     drawn = draw_quadruplets(y, 1000, strategy="near", codes=codes, n_neighbors=20, random_state=0)
     assert len(np.unique(drawn[:, 0])) <= 7

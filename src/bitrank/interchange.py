@@ -120,7 +120,9 @@ def from_parquet(
     table = parquet.read_table(path, columns=columns)
     if len(table) == 0 or any(table[name].null_count for name in columns):
         raise ValueError(f"the columns {columns} must have values and no nulls")
-    codes = _codes_of(arrow, arrow.concat_arrays(table[column].chunks), column)
+    codes = matrix_of(arrow.concat_arrays(table[column].chunks), column)
+    if codes.dtype != np.uint8:
+        raise ValueError(f"the column {column!r} must hold binary values or lists of uint8, got {table[column].type}")
     ids = None if id_column is None else table[id_column].to_numpy()
     return Index(codes, n_bits=n_bits, ids=ids, weights=weights)
 
@@ -135,14 +137,21 @@ def to_parquet(index: Index, path: Path, column: str = "code", id_column: str = 
     """
     arrow = _import("pyarrow", "parquet")
     codes, ids = _by_id(index)
-    width = codes.shape[1]
-    binary = arrow.FixedSizeBinaryArray.from_buffers(arrow.binary(width), len(codes), [None, arrow.py_buffer(codes)])
-    table = arrow.table({id_column: ids, column: binary})
+    table = arrow.table({id_column: ids, column: binary_of(codes)})
     importlib.import_module("pyarrow.parquet").write_table(table, path)
 
 
-def _codes_of(arrow: Any, values: Any, column: str) -> Codes:
-    """A column of binary values or of lists of uint8 as a matrix."""
+def binary_of(codes: Codes) -> Any:
+    """Codes as an Arrow array of binary values, the inverse of `matrix_of`."""
+    arrow = _import("pyarrow", "parquet")
+    codes = np.ascontiguousarray(codes)
+    kind = arrow.binary(codes.shape[1])
+    return arrow.FixedSizeBinaryArray.from_buffers(kind, len(codes), [None, arrow.py_buffer(codes)])
+
+
+def matrix_of(values: Any, column: str) -> npt.NDArray[Any]:
+    """An Arrow array of binary values or of lists of numbers as a matrix, one row a value, all of one length."""
+    arrow, compute = _import("pyarrow", "parquet"), importlib.import_module("pyarrow.compute")
     kind = values.type
     if arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind):
         width = len(values[0].as_py())
@@ -155,14 +164,15 @@ def _codes_of(arrow: Any, values: Any, column: str) -> Codes:
         width = kind.byte_width
         flat = np.frombuffer(values.buffers()[1], np.uint8)
         return flat[values.offset * width :][: len(values) * width].reshape(len(values), width)
-    if not hasattr(values, "flatten") or kind.value_type != arrow.uint8():
-        raise ValueError(f"the column {column!r} must hold binary values or lists of uint8, got {kind}")
-    flat = values.flatten().to_numpy()
-    width = len(values[0].as_py())
-    if len(flat) != len(values) * width or {len(value) for value in values} != {width}:
-        raise ValueError(f"codes of the column {column!r} must have one length, got others than {width}")
-    codes: Codes = flat.reshape(len(values), width)
-    return codes
+    if not hasattr(values, "flatten") or not arrow.types.is_primitive(kind.value_type):
+        raise ValueError(f"the column {column!r} must hold binary values or lists of numbers, got {kind}")
+    lengths = compute.min_max(compute.list_value_length(values)).as_py()
+    if lengths["min"] != lengths["max"]:
+        raise ValueError(
+            f"lists of the column {column!r} must have one length, got {lengths['min']} to {lengths['max']}"
+        )
+    matrix: npt.NDArray[Any] = values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), lengths["min"])
+    return matrix
 
 
 def _by_id(index: Index) -> tuple[Codes, Ids]:

@@ -22,7 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.ties import Floats, Groups, by_chunk, check_distances, check_no_nan, check_pair, dense_ranks
+from bitrank.ties import Floats, Groups, Ints, by_chunk, check_distances, check_no_nan, check_pair, dense_ranks
+
+# Entries of a table of harmonic numbers: 64 MB.
+_TABLE = 1 << 23
 
 
 def average_precision(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
@@ -266,29 +269,45 @@ def evaluate(distances: npt.ArrayLike, relevant: npt.ArrayLike, ks: Sequence[int
     0.75
     """
     cuts = [_check_k(k) for k in ks]
-    parts = by_chunk(
-        lambda groups: (
-            np.stack([_average_precision(groups), _voc11(groups), *(_precision(groups, k) for k in cuts)]),
-            _curve_sums(groups),
-        ),
-        distances,
-        relevant,
-    )
-    values = np.concatenate([part[0] for part in parts], axis=1)
-    curve = _mean_curve([part[1] for part in parts])
-    means = {"map": _mean(values[0]), "voc11": _mean(values[1]), "authors_map": _authors_map(*curve)}
-    return means | {f"p{k}": _mean(row) for k, row in zip(cuts, values[2:], strict=True)}
+    parts = by_chunk(lambda groups: (values_of(groups, cuts), _curve_sums(groups)), distances, relevant)
+    means = means_of([part[0] for part in parts], cuts)
+    return means | {"authors_map": _authors_map(*_mean_curve([part[1] for part in parts]))}
+
+
+def values_of(groups: Groups, ks: Sequence[int]) -> Floats:
+    """Average precision, VOC-11, and the precision at each cut-off: one row a measure, one column a query."""
+    return np.stack([_average_precision(groups), _voc11(groups), *(_precision(groups, _check_k(k)) for k in ks)])
+
+
+def means_of(parts: Sequence[Floats], ks: Sequence[int]) -> dict[str, float]:
+    """The means over queries of what `values_of` gave for parts of them, by name."""
+    names = ["map", "voc11", *(f"p{k}" for k in ks)]
+    return {name: _mean(row) for name, row in zip(names, np.concatenate(parts, axis=1), strict=True)}
 
 
 def _average_precision(groups: Groups) -> Floats:
     # In a group of size m with r relevant items, a place i holds a relevant one with probability r/m, and then
     # (i - start - 1) (r - 1)/(m - 1) others are expected before it in the group. Sums of 1/i are harmonic numbers.
-    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, groups.n + 1))])
     size = groups.end - groups.start
-    inverse = harmonic[groups.end] - harmonic[groups.start]
+    at_start, at_end = _harmonic(np.stack([groups.start, groups.end]), groups.n)
+    inverse = at_end - at_start
     slope = (groups.count - 1) / np.maximum(size - 1, 1)
     gain = (groups.hits + 1) * inverse + slope * (size - (groups.start + 1) * inverse)
     return np.bincount(groups.row, gain * groups.count / size, minlength=len(groups.totals)) / groups.totals
+
+
+def _harmonic(numbers: Ints, n: int) -> Floats:
+    """Harmonic numbers up to the n-th; a table of a bounded length at a time, for n may exceed the memory."""
+    out = np.empty(numbers.shape)
+    last = 0.0
+    for first in range(0, n + 1, _TABLE):
+        table = np.cumsum(np.concatenate([[last], 1 / np.arange(first + 1, min(first + _TABLE, n) + 1)]))
+        if n <= _TABLE:
+            return table[numbers]
+        here = (numbers >= first) & (numbers < first + _TABLE)
+        out[here] = table[numbers[here] - first]
+        last = table[-1]
+    return out
 
 
 def _expected_hits(groups: Groups, k: int) -> Floats:

@@ -28,7 +28,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 )
 
 # With "near", at most this many distinct queries have their neighbours looked up, whatever the size of the draw.
-_MOST_NEAR_QUERIES = 2048
+MOST_NEAR_QUERIES = 2048
 
 
 def draw_quadruplets(
@@ -78,14 +78,14 @@ def draw_quadruplets(
         raise ValueError(f"n_quadruplets must be at least 1, got {n_quadruplets}")
     if strategy not in get_args(Strategy):
         raise ValueError(f"strategy must be one of {get_args(Strategy)}, got {strategy!r}")
-    classes = _Classes(y, query_y)
+    classes = _RowClasses(y, query_y)
     random = np.random.default_rng(check_random_state(random_state).randint(2**31))
     if strategy == "uniform":
-        return _distinct(classes.draw, classes.capacity(), n_quadruplets, random)
+        return distinct(classes.draw, classes.capacity(), n_quadruplets, random)
     if codes is None or (query_y is not None and query_codes is None):
         raise ValueError('strategy "near" needs codes, and query_codes where query_y is given')
-    near = _Neighbors(classes, codes, query_codes, n_quadruplets, n_neighbors, random)
-    return _distinct(near.draw, near.capacity(), n_quadruplets, random)
+    near = _neighbors(classes, codes, query_codes, n_quadruplets, n_neighbors, random)
+    return distinct(near.draw, near.capacity(), n_quadruplets, random)
 
 
 def draw_ways(
@@ -115,117 +115,117 @@ def draw_ways(
         yield way, drawn
 
 
-class _Classes:
-    """Rows grouped by class, and the paper's draw over them."""
+class Classes:
+    """The paper's draw, over classes whose rows are named by their number and found only once they are drawn.
 
-    def __init__(self, y: npt.ArrayLike, query_y: npt.ArrayLike | None) -> None:
-        labels = _check_labels(y, "y")
-        self.separate = query_y is not None
-        query_labels = labels if query_y is None else _check_labels(query_y, "query_y")
-        names, self.item_class = np.unique(labels, return_inverse=True)
-        if len(names) < 2:
-            raise ValueError(f"y must hold at least two classes, got {len(names)}")
-        self.count = np.bincount(self.item_class)
-        self.order = np.argsort(self.item_class, kind="stable")
-        self.start = np.concatenate([[0], np.cumsum(self.count)[:-1]])
-        # place[row]: position of the row inside its class.
-        self.place = np.empty(len(labels), np.int64)
-        self.place[self.order] = np.arange(len(labels)) - np.repeat(self.start, self.count)
-        if query_y is None:
-            self.query_class = self.item_class
-        else:
-            found = np.searchsorted(names, query_labels).clip(max=len(names) - 1)
-            self.query_class = np.where(names[found] == query_labels, found, -1)
-        needed = 2 if self.separate else 3
-        large_enough = np.append(self.count >= needed, False)  # the last answers for class -1: a class without items
-        self.queries = np.flatnonzero(large_enough[self.query_class])
-        if len(self.queries) == 0:
+    Items are numbered class by class, and in a class as they stand; queries as they stand, without those of classes
+    too small to draw from. Where the rows are, in memory or not, is for the subclasses to know.
+    """
+
+    def __init__(self, count: Rows, query_count: Rows, separate: bool) -> None:
+        self.separate = separate
+        self.count = count
+        self.start = np.cumsum(count) - count
+        self.n_items = int(count.sum())
+        if len(count) < 2:
+            raise ValueError(f"y must hold at least two classes, got {len(count)}")
+        needed = 2 if separate else 3
+        self.large_enough = count >= needed
+        self.query_count = np.where(self.large_enough, query_count, 0)
+        self.n_queries = int(self.query_count.sum())
+        if self.n_queries == 0:
             raise ValueError(
                 f"no class is large enough to draw from: a quadruplet takes {needed} items of one class, "
-                f"the largest of {len(names)} classes has {self.count.max()}"
+                f"the largest of {len(count)} classes has {count.max()}"
             )
+
+    def queries_at(self, numbers: Rows) -> tuple[Rows, Rows, Rows]:
+        """Of the queries with these numbers: their rows, their classes, and their places in them as items."""
+        raise NotImplementedError
+
+    def items_at(self, numbers: Rows) -> Rows:
+        """The rows of the items with these numbers."""
+        raise NotImplementedError
 
     def capacity(self) -> float:
         """How many different quadruplets there are."""
-        count = self.count[self.query_class[self.queries]].astype(float)
-        similar = count if self.separate else count - 1
-        return float((similar * (similar - 1) * (len(self.order) - count)).sum())
+        similar = self.count.astype(float) - (not self.separate)
+        return float((self.query_count * similar * (similar - 1) * (self.n_items - self.count)).sum())
 
     def draw(self, n: int, random: np.random.Generator) -> Rows:
-        query = self.queries[random.integers(len(self.queries), size=n)]
-        group = self.query_class[query]
+        """Draw n quadruplets, some of which may be equal."""
+        query, group, own = self.queries_at(random.integers(self.n_queries, size=n))
         start, count = self.start[group], self.count[group]
-        dissimilar = random.integers(len(self.order) - count)
+        dissimilar = random.integers(self.n_items - count)
         dissimilar += np.where(dissimilar >= start, count, 0)
         if self.separate:
             first = random.integers(count)
             second = random.integers(count - 1)
             second += second >= first
         else:  # draw among the places that are left, then step over those that are taken
-            own = self.place[query]
             first = random.integers(count - 1)
             first += first >= own
             second = random.integers(count - 2)
             second += second >= np.minimum(own, first)
             second += second >= np.maximum(own, first)
-        return np.stack([query, self.order[dissimilar], self.order[start + first], self.order[start + second]], axis=1)
+        items = self.items_at(np.concatenate([dissimilar, start + first, start + second]))
+        return np.column_stack([query, items.reshape(3, n).T])
 
 
-class _Neighbors:
-    """Similar and dissimilar rows among each query's nearest items, and the draw over them."""
+class _RowClasses(Classes):
+    """Classes of labels in memory."""
 
-    def __init__(
-        self,
-        classes: _Classes,
-        codes: Codes,
-        query_codes: Codes | None,
-        n_quadruplets: int,
-        n_neighbors: float | None,
-        random: np.random.Generator,
-    ) -> None:
-        codes = check_codes(codes)
-        queries = codes if query_codes is None or not classes.separate else check_codes(query_codes, name="query_codes")
-        if len(codes) != len(classes.item_class) or len(queries) != len(classes.query_class):
+    def __init__(self, y: npt.ArrayLike, query_y: npt.ArrayLike | None) -> None:
+        labels = check_labels(y, "y")
+        query_labels = labels if query_y is None else check_labels(query_y, "query_y")
+        names, self.item_class = np.unique(labels, return_inverse=True)
+        self.query_class = self.item_class
+        if query_y is not None:
+            found = np.searchsorted(names, query_labels).clip(max=len(names) - 1)
+            self.query_class = np.where(names[found] == query_labels, found, -1)
+        known = self.query_class[self.query_class >= 0]
+        count = np.bincount(self.item_class)
+        super().__init__(count, np.bincount(known, minlength=len(names)), separate=query_y is not None)
+        self.order = np.argsort(self.item_class, kind="stable")
+        # place[row]: position of the row inside its class.
+        self.place = np.empty(len(labels), np.int64)
+        self.place[self.order] = np.arange(len(labels)) - np.repeat(self.start, self.count)
+        # The last flag answers for class -1: a class without items.
+        self.queries = np.flatnonzero(np.append(self.large_enough, False)[self.query_class])
+
+    def queries_at(self, numbers: Rows) -> tuple[Rows, Rows, Rows]:
+        rows = self.queries[numbers]
+        return rows, self.query_class[rows], rows if self.separate else self.place[rows]
+
+    def items_at(self, numbers: Rows) -> Rows:
+        return self.order[numbers]
+
+
+class Neighbors:
+    """Similar and dissimilar rows among each query's nearest items, and the draw over them.
+
+    Queries without two similar rows and a dissimilar one are left out.
+    """
+
+    def __init__(self, query: Rows, near: Rows, same: npt.NDArray[np.bool_]) -> None:
+        similar = same.sum(axis=1)
+        usable = (similar >= 2) & (similar < near.shape[1])
+        if not usable.any():
             raise ValueError(
-                f"codes and labels must have the same length, got {len(codes)} codes for {len(classes.item_class)} "
-                f"labels and {len(queries)} query codes for {len(classes.query_class)}"
-            )
-        if n_neighbors is None:
-            n_neighbors = 200
-        share = 0 < n_neighbors < 1
-        if not share and not (n_neighbors >= 3 and n_neighbors % 1 == 0):
-            raise ValueError(f"n_neighbors must be an integer from 3 on or a share between 0 and 1, got {n_neighbors}")
-        n_near = max(3, round(n_neighbors * len(codes))) if share else int(n_neighbors)
-        chosen = random.permutation(classes.queries)[:_MOST_NEAR_QUERIES]
-        # Ten quadruplets a query are plenty; more queries are looked at where theirs are fewer.
-        step = min(max(1, n_quadruplets // 10), max(1, 10_000_000 // len(codes)))
-        kept, lists, n_similar, n_found = [], [], [], 0
-        for start in range(0, len(chosen), step):
-            if start >= n_quadruplets // 10 and n_found >= n_quadruplets:
-                break
-            rows = chosen[start : start + step]
-            near = _nearest(queries[rows], codes, n_near, None if classes.separate else rows, random)
-            same = classes.item_class[near] == classes.query_class[rows][:, None]
-            # Similar rows stand first in each query's list, dissimilar ones behind them.
-            order = np.argsort(~same, axis=1, kind="stable")
-            similar = same.sum(axis=1)
-            usable = (similar >= 2) & (similar < near.shape[1])
-            kept.append(rows[usable])
-            lists.append(np.take_along_axis(near, order, axis=1)[usable])
-            n_similar.append(similar[usable])
-            n_found += int((similar * (similar - 1) * (near.shape[1] - similar)).sum())
-        self.query, self.near, self.n_similar = np.concatenate(kept), np.concatenate(lists), np.concatenate(n_similar)
-        if len(self.query) == 0:
-            raise ValueError(
-                f'strategy "near" found no query with two similar and one dissimilar row among its {n_near} '
+                f'strategy "near" found no query with two similar and one dissimilar row among its {near.shape[1]} '
                 'nearest: raise n_neighbors or use strategy "uniform"'
             )
+        self.query, self.n_similar = query[usable], similar[usable]
+        # Similar rows stand first in each query's list, dissimilar ones behind them.
+        order = np.argsort(~same[usable], axis=1, kind="stable")
+        self.near = np.take_along_axis(near[usable], order, axis=1)
 
     def capacity(self) -> float:
-        similar = self.n_similar.astype(float)
-        return float((similar * (similar - 1) * (self.near.shape[1] - similar)).sum())
+        """How many different quadruplets there are."""
+        return _n_quadruplets(self.n_similar, self.near.shape[1])
 
     def draw(self, n: int, random: np.random.Generator) -> Rows:
+        """Draw n quadruplets, some of which may be equal."""
         row = random.integers(len(self.query), size=n)
         similar = self.n_similar[row]
         first = random.integers(similar)
@@ -234,6 +234,55 @@ class _Neighbors:
         dissimilar = similar + random.integers(self.near.shape[1] - similar)
         items = (self.near[row, place] for place in (dissimilar, first, second))
         return np.stack([self.query[row], *items], axis=1)
+
+
+def _neighbors(
+    classes: _RowClasses,
+    codes: Codes,
+    query_codes: Codes | None,
+    n_quadruplets: int,
+    n_neighbors: float | None,
+    random: np.random.Generator,
+) -> Neighbors:
+    """The nearest items of as many queries as the draw needs."""
+    codes = check_codes(codes)
+    queries = codes if query_codes is None or not classes.separate else check_codes(query_codes, name="query_codes")
+    if len(codes) != len(classes.item_class) or len(queries) != len(classes.query_class):
+        raise ValueError(
+            f"codes and labels must have the same length, got {len(codes)} codes for {len(classes.item_class)} "
+            f"labels and {len(queries)} query codes for {len(classes.query_class)}"
+        )
+    n_near = check_n_neighbors(n_neighbors, len(codes))
+    chosen = random.permutation(classes.queries)[:MOST_NEAR_QUERIES]
+    # Ten quadruplets a query are plenty; more queries are looked at where theirs are fewer.
+    step = min(max(1, n_quadruplets // 10), max(1, 10_000_000 // len(codes)))
+    lists, sames, n_found = [], [], 0.0
+    for start in range(0, len(chosen), step):
+        if start >= n_quadruplets // 10 and n_found >= n_quadruplets:
+            break
+        rows = chosen[start : start + step]
+        near = _nearest(queries[rows], codes, n_near, None if classes.separate else rows, random)
+        same = classes.item_class[near] == classes.query_class[rows][:, None]
+        lists.append(near)
+        sames.append(same)
+        n_found += _n_quadruplets(same.sum(axis=1), near.shape[1])
+    near = np.concatenate(lists)
+    return Neighbors(chosen[: len(near)], near, np.concatenate(sames))
+
+
+def check_n_neighbors(n_neighbors: float | None, n: int) -> int:
+    """How many of n items are near: 200 by default, a number, or a share of them."""
+    if n_neighbors is None:
+        n_neighbors = 200
+    share = 0 < n_neighbors < 1
+    if not share and not (n_neighbors >= 3 and n_neighbors % 1 == 0):
+        raise ValueError(f"n_neighbors must be an integer from 3 on or a share between 0 and 1, got {n_neighbors}")
+    return max(3, round(n_neighbors * n)) if share else int(n_neighbors)
+
+
+def _n_quadruplets(n_similar: Rows, n_near: int) -> float:
+    similar = n_similar.astype(float)
+    return float((similar * (similar - 1) * (n_near - similar)).sum())
 
 
 def _nearest(queries: Codes, codes: Codes, n_neighbors: int, own: Rows | None, random: np.random.Generator) -> Rows:
@@ -249,7 +298,7 @@ def _nearest(queries: Codes, codes: Codes, n_neighbors: int, own: Rows | None, r
     return np.argpartition(key, n_neighbors, axis=1)[:, :n_neighbors].astype(np.int64)
 
 
-def _distinct(
+def distinct(
     draw: Callable[[int, np.random.Generator], Rows], capacity: float, n: int, random: np.random.Generator
 ) -> Rows:
     """Draw until there are n different rows, or all that exist."""
@@ -349,7 +398,8 @@ def check_quadruplets(quadruplets: Any, n_items: int, n_queries: int) -> Rows:
     return rows.astype(np.int64, copy=False)
 
 
-def _check_labels(y: Any, name: str) -> npt.NDArray[Any]:
+def check_labels(y: Any, name: str) -> npt.NDArray[Any]:
+    """Class labels as a vector that is not empty, or a ValueError that says what came instead."""
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) == 0:
         raise ValueError(f"{name} must hold one class label a row, got shape {labels.shape}")

@@ -1,0 +1,157 @@
+"""Write the tables of docs/scale.md from benchmarks/results/engines.json; a test keeps the page and the file together.
+
+python benchmarks/scale.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "scale.md"
+RESULTS = ROOT / "benchmarks" / "results" / "engines.json"
+MARK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# What a shard of the sizing may take.
+BILLION, GIB, TARGET_MS, SHARD_GIB = 10**9, 2**30, 100, 64
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def number(value: float) -> str:
+    """Three digits that count."""
+    return (
+        f"{value:.3g}" if value < 1000 else f"{round(value, 2 - math.floor(math.log10(value))):,.0f}".replace(",", " ")
+    )
+
+
+def engines(results: dict) -> str:
+    rows = []
+    for record in results["engines"]:
+        if record["way"] in ("exact", "two stages"):
+            two = record["way"] == "two stages"
+            way = f"two stages, {record['stage']}" if two else "exact"
+            n = number(record["candidates"]) if two else "all"
+            rows.append([record["engine"], way, n, number(record["ms"]), f"{record['recall']:.3f}"])
+    return table(["engine", "way", "N", "ms", "recall"], rows)
+
+
+def identical(results: dict) -> str:
+    exact = [record for record in results["engines"] if record["way"] == "exact"]
+    names = ", ".join(record["engine"] for record in exact if record["same_as_index"])
+    others = ", ".join(record["engine"] for record in exact if not record["same_as_index"])
+    return f"Same ids in the same order as `Index` with these weights: {names}.\n" + (
+        f"Not: {others}.\n" if others else ""
+    )
+
+
+def library(results: dict, what: str) -> list[dict]:
+    return [record for record in results["library"] if record["what"] == what]
+
+
+def key(record: dict) -> tuple:
+    return record["n_bits"], record["weights"], record["n"]
+
+
+def recall(results: dict) -> str:
+    found = library(results, "recall")
+    counts = sorted({record["candidates"] for record in found})
+    by_key: dict[tuple, dict[int, float]] = {}
+    for record in found:
+        by_key.setdefault(key(record), {})[record["candidates"]] = record["recall"]
+    rows = [
+        [str(n_bits), weights, number(n), *(f"{values[count]:.3f}" for count in counts)]
+        for (n_bits, weights, n), values in sorted(by_key.items())
+    ]
+    return table(["bits", "weights", "codes", *(f"N = {number(count)}" for count in counts)], rows)
+
+
+def suggested(results: dict) -> str:
+    rows = [
+        [
+            str(r["n_bits"]),
+            r["weights"],
+            number(r["n"]),
+            f"{r['wanted']}",
+            number(r["candidates"]),
+            f"{r['recall']:.3f}",
+        ]
+        for r in sorted(library(results, "suggested"), key=key)
+    ]
+    return table(["bits", "weights", "codes", "wanted", "N suggested", "recall reached"], rows)
+
+
+def index(results: dict) -> str:
+    rows = [
+        [
+            *(str(r["n_bits"]), r["weights"], number(r["n"]), f"{r['spread']:.2f}"),
+            *(number(r["ms"]), f"{r['overlap_8_bits']:.3f}"),
+        ]
+        for r in sorted(library(results, "index"), key=key)
+    ]
+    return table(["bits", "weights", "codes", "spread", "`Index`, ms", "8-bit weights, overlap"], rows)
+
+
+def stored(results: dict) -> str:
+    rows = []
+    for record in results["engines"]:
+        if record["way"] in ("add", "optimize"):
+            size = "not known" if record["bytes_a_code"] is None else number(record["bytes_a_code"])
+            what = "added" if record["way"] == "add" else "after `optimize`"
+            rows.append([record["engine"], what, size, number(record["seconds"])])
+    return table(["engine", "", "bytes a code", "seconds"], rows)
+
+
+def sizing(results: dict) -> str:
+    """Shards for a billion codes: as many as the latency or the memory of a shard asks for."""
+    rows = []
+    for record in results["engines"]:
+        if record["way"] not in ("exact", "two stages") or record.get("candidates", 1000) != 1000:
+            continue
+        sizes = {
+            r["way"]: r["bytes_a_code"]
+            for r in results["engines"]
+            if r["engine"] == record["engine"] and "seconds" in r
+        }
+        graph = record.get("stage") in ("HNSW", "graph")
+        size = sizes["optimize" if graph or record["engine"] != "postgresql" else "add"]
+        if size is None:
+            continue
+        by_memory = SHARD_GIB * GIB / size
+        # A scan takes time in proportion to its codes; the steps through a graph grow with their logarithm.
+        by_time = math.inf if graph else record["n"] * TARGET_MS / record["ms"]
+        shards = math.ceil(BILLION / min(by_memory, by_time))
+        held = BILLION / shards
+        growth = math.log(held) / math.log(record["n"]) if graph else held / record["n"]
+        way = f"two stages, {record['stage']}" if "stage" in record else "exact"
+        limit = "memory" if by_memory < by_time else "time"
+        figures = held / 1e6, held * size / GIB, BILLION * size / GIB, record["ms"] * growth
+        rows.append([record["engine"], way, number(shards), limit, *map(number, figures)])
+    head = ["engine", "way", "shards", "set by", "M codes a shard", "GiB a shard", "GiB in all", "expected ms"]
+    return table(head, rows)
+
+
+def machine(results: dict) -> str:
+    found = results["machine"]
+    return f"{found['processor']}, {found['cores']} cores, Python {found['python']}.\n"
+
+
+TABLES: dict[str, Callable[[dict], str]] = {
+    function.__name__: function for function in (engines, identical, recall, suggested, index, stored, sizing, machine)
+}
+
+
+def render(page: str, results: dict) -> str:
+    """The page with its tables made anew."""
+    return MARK.sub(lambda found: found[1] + TABLES[found[2]](results) + found[3], page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(PAGE.read_text(encoding="utf-8"), json.loads(RESULTS.read_text())), encoding="utf-8")

@@ -1,0 +1,387 @@
+"""Batch work on Dask against the same work in memory: equal to the last bit, also when a worker is killed."""
+
+import importlib
+import os
+import resource
+import signal
+import sys
+
+import dask
+import dask.array as da
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from dask.distributed import Client, LocalCluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bitrank import ITQ, Index, RankingSVM, SignBits, batch, metrics
+from bitrank.codes import distances, hamming, pack
+from bitrank.datasets import digits
+from bitrank.quadruplets import draw_quadruplets
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(request):
+    """Tasks run here, one after the other, unless a test asks for a cluster."""
+    with dask.config.set(scheduler=None if "client" in request.fixturenames else "synchronous"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="600MB", dashboard_address=None) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    """A client that knows the cluster by its address alone."""
+    with Client(cluster.scheduler_address) as client:
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+@st.composite
+def row_chunks(draw, n):
+    cuts = draw(st.lists(st.integers(0, n), max_size=4))
+    return tuple(int(size) for size in np.diff([0, *sorted(cuts), n]))
+
+
+@st.composite
+def collections(draw):
+    """Codes with many ties, labels, queries, and weights of every kind."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, n_bits, n_queries = draw(st.integers(1, 60)), draw(st.integers(1, 70)), draw(st.integers(1, 5))
+    few = rng.integers(0, 2, (draw(st.integers(1, 8)), n_bits))
+    noise = rng.random((n + n_queries, n_bits)) < draw(st.sampled_from([0, 0.1, 0.5]))
+    codes = pack(few[rng.integers(len(few), size=n + n_queries)] ^ noise)
+    weights = draw(
+        st.sampled_from(
+            [
+                None,
+                rng.integers(0, 4, n_bits),
+                rng.lognormal(0, 1, n_bits),
+                rng.lognormal(0, 1, (n_queries, n_bits)),
+            ]
+        )
+    )
+    chunks = draw(row_chunks(n))
+    labels = rng.integers(0, draw(st.integers(1, 4)), n + n_queries)
+    return n_bits, codes[:n], labels[:n], codes[n:], labels[n:], weights, chunks
+
+
+def split(array, chunks):
+    return da.from_array(array, chunks=(chunks, -1) if array.ndim == 2 else (chunks,))
+
+
+def assert_equal(found, expected):
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.distances, expected.distances)
+
+
+@settings(deadline=None, max_examples=40)
+@given(collections(), st.integers(1, 20), st.booleans())
+def test_search_equals_one_index(collection, k, own_ids):
+    n_bits, codes, _, queries, _, weights, chunks = collection
+    ids = np.random.default_rng(0).permutation(3 * len(codes))[: len(codes)] if own_ids else None
+    expected = Index(codes, n_bits=n_bits, ids=ids).search(queries, k, weights)
+    ids = None if ids is None else da.from_array(ids, chunks=7)
+    assert_equal(batch.search(split(codes, chunks), queries, k, weights, n_bits=n_bits, ids=ids), expected)
+
+
+def test_search_by_reals_equals_one_index():
+    rng = np.random.default_rng(0)
+    codes, queries, weights = pack(rng.integers(0, 2, (500, 24))), rng.normal(size=(4, 24)), rng.random(24)
+    expected = Index(codes).search(queries, 9, weights)
+    assert_equal(batch.search(da.from_array(codes, chunks=(60, 1)), queries, 9, weights), expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(collections())
+def test_evaluate_equals_the_whole_matrix(collection):
+    n_bits, codes, y, queries, query_y, weights, chunks = collection
+    relevant = query_y[:, None] == y
+    arguments = split(codes, chunks), split(y, chunks), queries, query_y, weights
+    if not relevant.any():
+        with pytest.raises(ValueError, match="at least one query must have a relevant item"):
+            batch.evaluate(*arguments, n_bits=n_bits)
+        return
+    expected = metrics.evaluate(distances(queries, codes, weights), relevant, ks=[1, 10])
+    del expected["authors_map"]
+    assert batch.evaluate(*arguments, n_bits=n_bits, ks=[1, 10]) == expected
+
+
+def test_evaluate_by_lots_and_with_short_tables(monkeypatch, itq_digits):
+    rng = np.random.default_rng(0)
+    weights = rng.lognormal(0, 1, 32)
+    queries, query_y = itq_digits.queries[:30], itq_digits.query_y[:30]
+    expected = metrics.evaluate(distances(queries, itq_digits.codes, weights), query_y[:, None] == itq_digits.y)
+    del expected["authors_map"]
+    monkeypatch.setattr(batch.evaluation, "MOST_VALUES", 300)
+    monkeypatch.setattr(metrics, "_TABLE", 100)
+    codes, y = da.from_array(itq_digits.codes, chunks=(500, 4)), da.from_array(itq_digits.y, chunks=400)
+    assert batch.evaluate(codes, y, queries, query_y, weights) == expected
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_uniform_draws_are_those_in_memory(data):
+    y = np.array(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=40)))
+    y = y.astype(data.draw(st.sampled_from(["int64", "float32", "U3"])))
+    n, seed = data.draw(st.integers(1, 300)), data.draw(st.integers(0, 1000))
+    in_blocks = da.from_array(y, chunks=(data.draw(row_chunks(len(y))),))
+    try:
+        expected = draw_quadruplets(y, n, random_state=seed)
+    except ValueError as error:
+        with pytest.raises(ValueError, match=str(error)):
+            batch.draw_quadruplets(in_blocks, n, random_state=seed)
+        return
+    np.testing.assert_array_equal(batch.draw_quadruplets(in_blocks, n, random_state=seed), expected)
+
+
+def test_near_draws_are_near_distinct_and_of_the_right_classes(itq_digits):
+    codes, y = itq_digits.codes, itq_digits.y
+    arrays = da.from_array(y, chunks=500), da.from_array(codes, chunks=(350, 4))
+    found = batch.draw_quadruplets(arrays[0], 5000, strategy="near", codes=arrays[1], n_neighbors=50, random_state=1)
+    assert found.shape == (5000, 4)
+    assert len(np.unique(found, axis=0)) == 5000
+    query, dissimilar, first, second = found.T
+    assert (y[query] == y[first]).all()
+    assert (y[query] == y[second]).all()
+    assert (y[query] != y[dissimilar]).all()
+    assert ((query != first) & (query != second) & (first != second)).all()
+    all_distances = hamming(codes, codes)
+    # The query itself is at distance 0, so the 50 nearest others reach to the 51st place.
+    reach = np.sort(all_distances, axis=1)[:, 50]
+    for item in (dissimilar, first, second):
+        assert (all_distances[query, item] <= reach[query]).all()
+    again = batch.draw_quadruplets(arrays[0], 5000, strategy="near", codes=arrays[1], n_neighbors=50, random_state=1)
+    np.testing.assert_array_equal(found, again)
+
+
+def test_near_prefers_no_rows_among_equals():
+    y = da.from_array(np.arange(4000) % 2, chunks=500)
+    codes = da.zeros((4000, 2), dtype=np.uint8, chunks=(600, 2))
+    found = batch.draw_quadruplets(y, 3000, strategy="near", codes=codes, n_neighbors=30, random_state=0)
+    assert 1500 < found[:, 1:].mean() < 2500
+    assert (np.diff(found[:, 1:], axis=1) != 0).all()
+
+
+def test_encode_equals_transform(itq_digits):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 20)).astype(np.float32)
+    hasher = ITQ(n_bits=13, random_state=0).fit(X)
+    codes = batch.encode(hasher, da.from_array(X, chunks=((100, 0, 200), (7, 13))))
+    assert codes.chunks == ((100, 0, 200), (2,))
+    np.testing.assert_array_equal(codes.compute(), hasher.transform(X))
+
+
+def test_parquet_there_and_back(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "code": rng.integers(0, 256, (100, 3), dtype=np.uint8),
+        "vector": rng.normal(size=(100, 5)).astype(np.float32),
+        "id": rng.permutation(1000)[:100],
+        "label": rng.random(100),
+    }
+    batch.to_parquet({name: split(array, (30, 70)) for name, array in arrays.items()}, tmp_path / "there")
+    assert sorted(os.listdir(tmp_path / "there")) == ["part-000000.parquet", "part-000001.parquet"]
+    for name, array in arrays.items():
+        found = batch.from_parquet(tmp_path / "there", name)
+        assert found.chunks[0] == (30, 70)
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found.compute(), array)
+    index = batch.search(batch.from_parquet(tmp_path / "there"), arrays["code"][:2], 5)
+    assert_equal(index, Index(arrays["code"]).search(arrays["code"][:2], 5))
+
+
+def test_a_row_group_is_a_block_and_files_go_by_name(tmp_path):
+    codes = np.arange(200, dtype=np.uint8).reshape(100, 2)
+    for name, part in (("b", codes[60:]), ("a", codes[:60]), ("c", codes[:0])):
+        table = pyarrow.table({"code": pyarrow.array([row.tobytes() for row in part], pyarrow.binary())})
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=25)
+    found = batch.from_parquet(tmp_path)
+    assert found.chunks[0] == (25, 25, 10, 25, 15)
+    np.testing.assert_array_equal(found.compute(), codes)
+
+
+def write(path, **columns):
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+
+
+def test_bad_parquet_is_a_value_error(tmp_path):
+    write(tmp_path / "1.parquet", code=[b"ab"], nulls=[b"ab"], text=["a"])
+    write(tmp_path / "2.parquet", code=[b"abc"], nulls=[None], text=["b"])
+    for column, message in {"absent": "column 'absent'", "text": "binary values or lists of numbers"}.items():
+        with pytest.raises(ValueError, match=message):
+            batch.from_parquet(tmp_path, column)
+    for column, message in {"code": r"shape \(2,\) in every file", "nulls": "no nulls"}.items():
+        with pytest.raises(ValueError, match=message):
+            batch.from_parquet(tmp_path, column).compute()
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "empty" / "1.parquet", code=pyarrow.array([], pyarrow.binary()))
+    with pytest.raises(ValueError, match="at least one row"):
+        batch.from_parquet(tmp_path / "empty")
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
+    def fail_in_the_last(block, block_info):
+        if block_info[0]["array-location"][0][0] == 20:
+            raise OSError("disk gone")
+        return block
+
+    codes = da.zeros((30, 2), dtype=np.uint8, chunks=(10, 2)).map_blocks(fail_in_the_last, dtype=np.uint8)
+    with pytest.raises(OSError, match="disk gone"):
+        batch.to_parquet({"code": codes}, tmp_path / "codes")
+    assert list(tmp_path.iterdir()) == []
+    batch.to_parquet({"code": codes[:20]}, tmp_path / "codes")
+    with pytest.raises(ValueError, match="must not be there yet"):
+        batch.to_parquet({"code": codes[:20]}, tmp_path / "codes")
+    assert len(batch.from_parquet(tmp_path / "codes")) == 20
+
+
+CODES = da.zeros((6, 2), dtype=np.uint8, chunks=(4, 2))
+Y = da.arange(6, chunks=3)
+QUERY = np.zeros((1, 2), np.uint8)
+UNKNOWN = CODES[da.from_array(np.arange(6) < 3, chunks=4)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: batch.search(np.zeros((6, 2), np.uint8), QUERY, 1), "codes must be a Dask array, got ndarray"),
+        (lambda: batch.search(CODES.astype(int), QUERY, 1), "packed uint8 matrix, got int64"),
+        (lambda: batch.search(UNKNOWN, QUERY, 1), "compute_chunk_sizes"),
+        (lambda: batch.search(CODES[:0], QUERY, 1), "at least one row"),
+        (lambda: batch.search(CODES[:, 0], QUERY, 1), "2 dimension"),
+        (lambda: batch.search(CODES, QUERY, 1, n_bits=17), "3 bytes wide, got 2"),
+        (lambda: batch.search(CODES + np.uint8(1), QUERY, 1, n_bits=15), "last 1 bits of a row zero"),
+        (lambda: batch.search(CODES, QUERY, 0), "k must be at least 1"),
+        (lambda: batch.search(CODES, QUERY[:, :1], 1), "2 bytes wide, got 1"),
+        (lambda: batch.search(CODES, QUERY, 1, [-1] * 16), "not negative"),
+        (lambda: batch.search(CODES, QUERY, 1, ids=Y[:5]), "each of the 6 codes, got 5"),
+        (lambda: batch.search(CODES, QUERY, 1, ids=Y - 3), "ids must be from 0"),
+        (lambda: batch.search(CODES, QUERY, 6, ids=Y % 5), "ids must be unique, got 0"),
+        (lambda: batch.evaluate(CODES, Y[:5], QUERY, [1]), "y must hold one value for each of the 6"),
+        (lambda: batch.evaluate(CODES, Y, QUERY, [1, 2]), "each of the 1 queries"),
+        (lambda: batch.evaluate(CODES, Y, QUERY, [1], np.ones((2, 16))), "one row for each of the 1 queries"),
+        (lambda: batch.evaluate(CODES, Y, QUERY, [1], ks=[0]), "k must be an int of at least 1"),
+        (lambda: batch.encode(SignBits().fit(np.eye(3)), CODES), "3 features of the hasher, got 2"),
+        (lambda: batch.draw_quadruplets(Y, 0), "n_quadruplets must be at least 1"),
+        (lambda: batch.draw_quadruplets(Y // 3, 5, strategy="far"), "strategy must be one of"),
+        (lambda: batch.draw_quadruplets(Y // 3, 5, strategy="near"), '"near" needs codes'),
+        (lambda: batch.draw_quadruplets(Y // 3, 5, strategy="near", codes=CODES[:5]), "each of the 6 labels, got 5"),
+        (lambda: batch.draw_quadruplets(Y / 0, 5), "y must be finite"),
+        (lambda: batch.to_parquet({}, "nowhere"), "at least one array"),
+        (lambda: batch.to_parquet({"a": CODES, "b": Y[:5]}, "nowhere"), "one length"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_bad_input_is_a_value_error(call, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        call()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("module", ["dask", "pyarrow"])
+def test_a_missing_extra_names_the_command(module, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(("bitrank.batch", f"{module}."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ModuleNotFoundError, match=rf"needs {module}\b.*: pip install 'bitrank\[dask\]'"):
+        importlib.import_module("bitrank.batch")
+
+
+def test_the_whole_path_on_a_cluster(client, tmp_path):
+    images, labels = digits()
+    X = images[:3000].reshape(3000, -1).astype(np.float32)
+    y, queries = labels[:3000].astype(np.int64), images[3000:3040].reshape(40, -1).astype(np.float32)
+    hasher = ITQ(n_bits=32, random_state=0).fit(X[:1000])
+    vectors = {"vector": da.from_array(X, chunks=(700, 784)), "label": da.from_array(y, chunks=700)}
+    batch.to_parquet(vectors, tmp_path / "vectors")
+
+    labels_there = batch.from_parquet(tmp_path / "vectors", "label")
+    codes_there = batch.encode(hasher, batch.from_parquet(tmp_path / "vectors", "vector"))
+    batch.to_parquet({"code": codes_there, "label": labels_there}, tmp_path / "codes")
+    codes, codes_there = hasher.transform(X), batch.from_parquet(tmp_path / "codes")
+    np.testing.assert_array_equal(codes_there.compute(), codes)
+
+    quadruplets = batch.draw_quadruplets(labels_there, 500, random_state=0)
+    np.testing.assert_array_equal(quadruplets, draw_quadruplets(y, 500, random_state=0))
+    rows, numbers = np.unique(quadruplets, return_inverse=True)
+    ranker = RankingSVM(random_state=0, C=1.0).fit_quadruplets(
+        codes_there[rows].compute(), numbers.reshape(quadruplets.shape)
+    )
+    asked, query_y = hasher.transform(queries), labels[3000:3040]
+    expected = Index(codes).search(asked, 20, ranker.weights_)
+    assert_equal(batch.search(codes_there, asked, 20, ranker.weights_), expected)
+    figures = metrics.evaluate(distances(asked, codes, ranker.weights_), query_y[:, None] == y)
+    del figures["authors_map"]
+    assert batch.evaluate(codes_there, labels_there, asked, query_y, ranker.weights_) == figures
+
+
+def killing(flag, start):
+    """A function of blocks that kills its worker, once, when it comes to the block that begins at a row."""
+
+    def pass_on(block, block_info):
+        if block_info[0]["array-location"][0][0] == start and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return block
+
+    return pass_on
+
+
+def pids(client):
+    return set(client.run(os.getpid).values())
+
+
+def test_a_worker_killed_in_a_search_changes_nothing(client, tmp_path):
+    rng = np.random.default_rng(0)
+    codes, queries = rng.integers(0, 256, (4000, 8), dtype=np.uint8), rng.integers(0, 256, (5, 8), dtype=np.uint8)
+    weights = rng.lognormal(0, 1, 64)
+    before = pids(client)
+    deadly = da.from_array(codes, chunks=(200, 8)).map_blocks(killing(tmp_path / "killed", 2000), dtype=np.uint8)
+    assert_equal(batch.search(deadly, queries, 30, weights), Index(codes).search(queries, 30, weights))
+    assert (tmp_path / "killed").exists()
+    client.wait_for_workers(2, timeout=60)
+    assert len(pids(client) & before) == 1
+
+
+def test_a_worker_killed_in_a_write_leaves_a_whole_folder(client, tmp_path):
+    codes = np.random.default_rng(0).integers(0, 256, (1000, 8), dtype=np.uint8)
+    deadly = da.from_array(codes, chunks=(100, 8)).map_blocks(killing(tmp_path / "killed", 500), dtype=np.uint8)
+    batch.to_parquet({"code": deadly}, tmp_path / "codes")
+    assert (tmp_path / "killed").exists()
+    assert len(os.listdir(tmp_path / "codes")) == 10
+    np.testing.assert_array_equal(batch.from_parquet(tmp_path / "codes").compute(), codes)
+
+
+def peak_memory(client):
+    """Most memory that each worker has held, in MB, by process."""
+    use = client.run(lambda: (os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+    return dict(use.values())
+
+
+def test_memory_stays_bounded_over_a_folder_larger_than_a_worker(client, tmp_path):
+    rng = np.random.default_rng(0)
+    codes, queries = rng.integers(0, 256, (50_000, 128), dtype=np.uint8), rng.integers(0, 256, (2, 128), dtype=np.uint8)
+    batch.to_parquet({"code": da.from_array(codes, chunks=(50_000, 128))}, tmp_path / "one")
+    part, n_parts = tmp_path / "one" / "part-000000.parquet", 128
+    for number in range(1, n_parts):  # the same file under many names, read as many
+        os.link(part, part.with_name(f"part-{number:06}.parquet"))
+    megabytes = n_parts * codes.nbytes / 2**20
+    assert megabytes > 600  # the memory of a worker
+    weights = rng.lognormal(0, 1, 1024)
+    before = peak_memory(client)
+    found = batch.search(batch.from_parquet(tmp_path / "one"), queries, 5, weights)
+    # Every copy ties: the nearest code is found in each, and the least ids win.
+    expected = Index(codes).search(queries, 1, weights)
+    np.testing.assert_array_equal(found.ids, expected.ids + 50_000 * np.arange(5))
+    np.testing.assert_array_equal(found.distances, np.tile(expected.distances, 5))
+    after = peak_memory(client)
+    assert after.keys() == before.keys()  # none was killed for its use of memory
+    assert all(after[pid] - before[pid] < megabytes / 4 for pid in before), (before, after)
