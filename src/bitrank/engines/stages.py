@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes, Weights, check_codes, check_queries, check_weights, distances
-from bitrank.index import Index, Results, nearest
+from bitrank.index import Results, nearest
 from bitrank.segments import Ids
 
 # Queries that suggest_candidates takes from the sample.
@@ -111,28 +111,36 @@ def suggest_candidates(
     if not 1 <= k <= n:
         raise ValueError(f"k must be from 1 to the size of the collection, {n}, got {k}")
     share = min(1.0, len(codes) / n)
-    before, tied = _places(queries, codes, vector, max(1, round(k * share)))
-
-    def reached(candidates: int) -> bool:
-        # Of codes at one Hamming distance, the engine takes any.
-        return bool(np.clip((candidates * share - before) / tied, 0, 1).mean() >= recall - 1e-12)
-
-    low, high = min(k, n) - 1, n
+    counts = _Counts(queries, codes, vector, max(1, round(k * share)))
+    low, high = k - 1, n
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
+        low, high = (low, middle) if counts.recall(middle * share) >= recall - 1e-12 else (middle, high)
     return high
 
 
-def _places(
-    queries: Codes, codes: Codes, weights: Weights, k: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """For the k nearest by weight of each query: how many codes are nearer by Hamming distance, and how many tie."""
-    found = Index(codes, n_bits=len(weights)).search(queries, k, weights=weights).ids
-    before, tied = np.empty(found.shape, np.int64), np.empty(found.shape, np.int64)
-    for at, ids in enumerate(found):
-        plain = distances(queries[at : at + 1], codes)[0]
-        counts = np.bincount(plain, minlength=len(weights) + 1)
-        tied[at] = counts[plain[ids]]
-        before[at] = (np.cumsum(counts) - counts)[plain[ids]]
-    return before, tied
+class _Counts:
+    """For each query, the codes at each Hamming distance: how many, and how many are among the k nearest by weight.
+
+    Codes as far by weight as the k-th nearest are as good as it, whichever of them are found: real collections hold
+    thousands of equal codes.
+    """
+
+    def __init__(self, queries: Codes, codes: Codes, weights: Weights, k: int) -> None:
+        self._k = k
+        shape = len(queries), len(weights) + 1
+        self._all, self._nearer, self._tied = (np.zeros(shape, np.int64) for _ in range(3))
+        for at in range(len(queries)):
+            plain, weighted = (distances(queries[at : at + 1], codes, w)[0] for w in (None, weights))
+            limit = np.partition(weighted, k - 1)[k - 1]
+            self._all[at] = np.bincount(plain, minlength=shape[1])
+            self._nearer[at] = np.bincount(plain[weighted < limit], minlength=shape[1])
+            self._tied[at] = np.bincount(plain[weighted == limit], minlength=shape[1])
+        self._before = np.cumsum(self._all, axis=1) - self._all
+
+    def recall(self, n: float) -> float:
+        """Share of the k nearest to be expected among n candidates; of those at one Hamming distance it is any."""
+        taken = np.clip((n - self._before) / np.maximum(self._all, 1), 0, 1)
+        nearer, tied = (self._nearer * taken).sum(axis=1), (self._tied * taken).sum(axis=1)
+        wanted = self._k - self._nearer.sum(axis=1)
+        return float(((nearer + np.minimum(wanted, tied)) / self._k).mean())
