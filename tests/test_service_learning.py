@@ -139,7 +139,7 @@ def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_und
 
 
 def test_clicks_at_random_never_pass(collection, tmp_path):
-    with serving(source(collection), tmp_path, random_state=2) as client:
+    with serving(source(collection), tmp_path, random_state=2, explore=10) as client:
         user = User(client, collection[1], seed=2, random_share=1.0)
         user.answer(300)
         listed = versions(client)

@@ -74,11 +74,11 @@ class Learning:
             return False
         follower.learner.sample = self._collection.sample.codes
         for number, click in self._store.clicks_after(profile, follower.position, AT_ONCE):
-            follower.position = number
             try:
                 follower.learner.learn(_page(click))
             except ValueError:  # it stays in the log; the pages after it must still be learned
                 logger.exception("page %s of profile %s cannot be learned from", number, profile)
+            follower.position = number  # not before: who waits for it wants the weights of this page
             if follower.learner.due and number > follower.decided:
                 self._decide(profile, follower, active)
                 break  # another version may be active now

@@ -209,7 +209,11 @@ class Service:
         sample = self.collection.sample
         with self._drawing:
             random = np.random.default_rng(self._random.integers(2**63))
-        page = explore_slots(query.code[0], self.collection.codes(ids.tolist()), sample.codes, n_slots, random)
+        try:
+            top = self.collection.index.codes(ids)
+        except ValueError:  # one of them was removed just now
+            return ids, distances, np.zeros(len(ids), bool)
+        page = explore_slots(query.code[0], top, sample.codes, n_slots, random)
         far = sample.ids[page.rows[page.explored]]
         mixed_ids, mixed = np.empty(len(page.rows), np.int64), np.empty(len(page.rows), np.float32)
         mixed_ids[~page.explored], mixed[~page.explored] = ids, distances
