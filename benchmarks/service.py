@@ -25,7 +25,6 @@ from pathlib import Path
 import numpy as np
 
 from bitrank import Index
-from bitrank.service.ranking import Search as Wanted
 from bitrank.service.ranking import Service, Settings, to_json
 from bitrank.service.schemas import Search
 from bitrank.service.sources import NoItems, Source
@@ -108,12 +107,12 @@ def parts(index: Index, explore: int, folder: Path) -> dict[str, float]:
     """Milliseconds of CPU that the parts of a search take within the service."""
     service = Service(Source("codes", index, NoItems()), f"sqlite:///{folder / 'parts.db'}", Settings())
     text, weights = json.dumps({"item": 5, "k": K, "explore": explore}), np.ones(N_BITS, np.float32)
-    page = service.find(Wanted(service.collection.query_of_item(5), K, explore=explore))
+    page = service.find(service.collection.query_of_item(5), K, "default", None, explore)
     steps = {
         "parse and check the request": lambda: Search.model_validate(json.loads(text)),
         "look up the item's code": lambda: service.collection.query_of_item(5),
         "find and describe the page": lambda: service.find(
-            Wanted(service.collection.query_of_item(5), K, explore=explore)
+            service.collection.query_of_item(5), K, "default", None, explore
         ),
         "of this, the index": lambda: index.search(index.codes([5]), K + 1, weights=weights, threads=1),
         "write the answer as JSON": lambda: to_json(page),

@@ -10,8 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +23,12 @@ from bitrank.codes import distances as weighted_distances
 from bitrank.feedback import explore as explore_slots
 from bitrank.feedback import lean
 from bitrank.segments import Ids, n_threads
-from bitrank.service.batches import Batches
 from bitrank.service.collection import Collection, Query, tie_ranks
 from bitrank.service.learning import Learning
 from bitrank.service.sources import Source
 from bitrank.service.store import DEFAULT, HAMMING, Click, Store, Version
 
 MAX_PROFILES = 1000
-CORES = n_threads()
 POLL_S = 0.5  # what another process wrote is seen after so long at the most
 
 Distances = npt.NDArray[np.float32]
@@ -49,29 +48,6 @@ class Settings:
     random_state: int | None = None
 
 
-class Search(NamedTuple):
-    """What to look for, and how: see `schemas.Search`."""
-
-    query: Query
-    k: int
-    profile: str = DEFAULT
-    version: int | Literal["candidate"] | None = None
-    explore: int | None = None
-    chosen: Sequence[int] = ()
-
-
-class _Prepared(NamedTuple):
-    """A search with its weights, and with its places shared out."""
-
-    query: Query
-    profile: str
-    number: int | str  # of the version
-    weights: Weights
-    n_places: int  # for the best
-    n_top: int  # to look for, so that these remain without the item itself
-    explore: int
-
-
 class UnknownVersionError(ValueError):
     """A profile or version that is not there."""
 
@@ -83,6 +59,7 @@ class Service:
         self.settings = settings
         self.store = Store(url, source.index.n_bits)
         self.collection = Collection(source, self.store)
+        self.searchers = ThreadPoolExecutor(n_threads(), "bitrank-search")
         n_bits, weights = source.index.n_bits, source.index.weights
         uniform = np.ones(n_bits, np.float32)
         self.store.add_profile(HAMMING, uniform, "uniform")
@@ -93,7 +70,6 @@ class Service:
         self._applied = -1
         self._refreshing = threading.Lock()
         self.refresh_active()
-        self.searches: Batches[Search, bytes] = Batches(self.answer_all)
         self.learning = Learning(self.store, self.collection)
         self._random, self._drawing = np.random.default_rng(settings.random_state), threading.Lock()
         self._woken, self._closed = threading.Event(), threading.Event()
@@ -105,7 +81,7 @@ class Service:
         self._closed.set()
         self._woken.set()
         self._follower.join()
-        self.searches.close()
+        self.searchers.shutdown()
         self.store.close()
 
     def wake(self) -> None:
@@ -169,63 +145,36 @@ class Service:
 
     # Searches
 
-    def find(self, search: Search) -> dict[str, Any]:
+    def find(
+        self,
+        query: Query,
+        k: int,
+        profile: str,
+        version: int | Literal["candidate"] | None,
+        explore: int | None,
+        chosen: Sequence[int] = (),
+    ) -> dict[str, Any]:
         """A page of results for a query, without the item that it is the code of."""
-        (page,) = self.find_all([search])
-        if isinstance(page, Exception):
-            raise page
-        return page
-
-    def answer_all(self, searches: Sequence[Search]) -> list[bytes | Exception]:
-        """Pages as they go over the wire."""
-        start = time.perf_counter()
-        pages = self.find_all(searches)
-        took = {"took_ms": round((time.perf_counter() - start) * 1e3, 3)}
-        return [page if isinstance(page, Exception) else to_json(page | took) for page in pages]
-
-    def find_all(self, searches: Sequence[Search]) -> list[dict[str, Any] | Exception]:
-        """The same for several, in as few calls of the index as there are sizes of pages; errors stand alone."""
-        pages: list[Any] = [None] * len(searches)
-        groups: dict[int, list[tuple[int, _Prepared]]] = {}
-        for place, search in enumerate(searches):
-            try:
-                prepared = self._prepare(search)
-                groups.setdefault(prepared.n_top, []).append((place, prepared))
-            except (ValueError, SQLAlchemyError) as error:
-                pages[place] = error
-        for n_top, group in groups.items():
-            codes = np.concatenate([prepared.query.code for _, prepared in group])
-            weights = np.stack([prepared.weights for _, prepared in group])
-            found = self.collection.index.search(codes, max(n_top, 1), weights=weights, threads=min(len(group), CORES))
-            for (place, prepared), ids, distances in zip(group, found.ids, found.distances, strict=True):
-                pages[place] = self._page(prepared, ids, distances)
-        return pages
-
-    def _prepare(self, search: Search) -> _Prepared:
-        query, k, profile = search.query, search.k, search.profile
-        number, weights = self.weights(profile, search.version)
-        if search.chosen:
-            weights = self._lean(query, weights, profile, search.chosen)
-        explore = search.explore
+        number, weights = self.weights(profile, version)
+        if chosen:
+            weights = self._lean(query, weights, profile, chosen)
         if explore is None:
             explore = 0 if profile == HAMMING else self.settings.explore * k // self.settings.page_size
         if query.magnitudes is not None and profile != HAMMING:
             weights = weights * query.magnitudes
-        n_places = max(0, k - explore)
-        n_top = n_places + (query.item is not None)
-        return _Prepared(query, profile, number, weights, n_places, n_top, min(explore, k))
-
-    def _page(self, prepared: _Prepared, ids: Ids, distances: Distances) -> dict[str, Any]:
-        query, n_places = prepared.query, prepared.n_places
-        keep = (ids >= 0) & (ids != query.item)
-        ids, distances = ids[keep][:n_places], distances[keep][:n_places]
+        n_top = max(0, k - explore) + (query.item is not None)
+        ids, distances = np.empty(0, np.int64), np.empty(0, np.float32)
+        if n_top:
+            found = self.collection.index.search(query.code, n_top, weights=weights, threads=1)
+            keep = (found.ids[0] >= 0) & (found.ids[0] != query.item)
+            ids, distances = found.ids[0][keep][: k - explore], found.distances[0][keep][: k - explore]
         explored = np.zeros(len(ids), bool)
-        if prepared.explore:
-            ids, distances, explored = self._explore(query, ids, distances, prepared.weights, prepared.explore)
+        if explore:
+            ids, distances, explored = self._explore(query, ids, distances, weights, min(explore, k))
         return {
             "query": {"code": query.code.tobytes().hex(), "item": query.item},
-            "profile": prepared.profile,
-            "version": prepared.number,
+            "profile": profile,
+            "version": number,
             "results": self._results(ids, distances, explored),
         }
 
@@ -256,8 +205,7 @@ class Service:
         mixed_ids, mixed = np.empty(len(page.rows), np.int64), np.empty(len(page.rows), np.float32)
         mixed_ids[~page.explored], mixed[~page.explored] = ids, distances
         mixed_ids[page.explored] = far
-        drawn = sample.codes[page.rows[page.explored]]
-        mixed[page.explored] = weighted_distances(query.code, drawn, weights, threads=1)[0]
+        mixed[page.explored] = weighted_distances(query.code, sample.codes[page.rows[page.explored]], weights)[0]
         there = ~page.explored
         there[page.explored] = [self.collection.has(item) for item in far.tolist()]
         return mixed_ids[there], mixed[there], page.explored[there]

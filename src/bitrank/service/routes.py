@@ -5,26 +5,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, HTTPException, Path, Query, Response, UploadFile
-from fastapi.concurrency import run_in_threadpool
 
 from bitrank.codes import Weights, check_weights
 from bitrank.service import schemas
 from bitrank.service.collection import Query as Looked
 from bitrank.service.collection import UnknownItemError
 from bitrank.service.metrics import Metrics
-from bitrank.service.ranking import MAX_PROFILES, Search, Service, UnknownVersionError
+from bitrank.service.ranking import MAX_PROFILES, Service, UnknownVersionError, to_json
 from bitrank.service.store import DEFAULT, HAMMING, Item, Version, active_stack
 
 ItemId = Annotated[int, Path(ge=0, lt=2**63)]
 Name = Annotated[schemas.ProfileName, Path()]
 VersionId = Annotated[int, Path(ge=1, lt=2**31)]
 ProfileQuery = Annotated[schemas.ProfileName | None, Query()]
+Which = int | Literal["candidate"] | None
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Problem, "description": text}
@@ -64,17 +66,22 @@ def search_routes(service: Service, metrics: Metrics) -> APIRouter:
             return collection.query_of_code(query.code)
         return collection.query_of_vector(query.vector or [])
 
-    async def find(search: Search) -> Response:
+    def find(make: Any, k: int, profile: str, version: Which, explore: int | None, chosen: list[int]) -> Response:
+        start = time.perf_counter()
         with refusing():
-            return Response(await service.searches.submit(search), media_type="application/json")
+            page = service.find(make(), k, profile, version, explore, chosen)
+        page["took_ms"] = round((time.perf_counter() - start) * 1e3, 3)
+        return Response(to_json(page), media_type="application/json")
+
+    async def in_turn(*arguments: Any) -> Response:
+        # As many searches run at once as there are cores; the others wait in a queue, not in each other's way.
+        return await asyncio.get_running_loop().run_in_executor(service.searchers, find, *arguments)
 
     @routes.post("/search", response_model=schemas.Results)
     async def search(body: schemas.Search, profile: ProfileQuery = None) -> Response:
         """Find the items nearest to an item, a code or a vector."""
         name = profile or body.profile or DEFAULT
-        with refusing():
-            query = looked(body)
-        return await find(Search(query, body.k, name, body.version, body.explore, body.chosen))
+        return await in_turn(lambda: looked(body), body.k, name, body.version, body.explore, body.chosen)
 
     @routes.post("/search/image", response_model=schemas.Results)
     async def search_image(
@@ -86,9 +93,8 @@ def search_routes(service: Service, metrics: Metrics) -> APIRouter:
         chosen: Annotated[list[schemas.Id], Query(max_length=schemas.MAX_CHOSEN)] = [],  # noqa: B006
     ) -> Response:
         """Find the items nearest to an uploaded picture."""
-        with refusing():
-            query = await run_in_threadpool(collection.query_of_image, await file.read())
-        return await find(Search(query, k, profile or DEFAULT, version, explore, chosen))
+        data = await file.read()
+        return await in_turn(lambda: collection.query_of_image(data), k, profile or DEFAULT, version, explore, chosen)
 
     @routes.post(
         "/feedback",
