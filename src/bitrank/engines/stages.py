@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes, Weights, check_codes, check_queries, check_weights, distances
-from bitrank.index import Index, Results, nearest
+from bitrank.index import Results, nearest
 from bitrank.segments import Ids
 
 # Queries that suggest_candidates takes from the sample.
@@ -68,10 +68,11 @@ def suggest_candidates(
     queries: Codes | None = None,
     random_state: int | None = None,
 ) -> int:
-    """How many candidates two stages need, so that they hold a wanted share of the true k nearest.
+    """How many candidates two stages need, so that a wanted share of the k results is as near as the true k nearest.
 
     The k nearest by weight are sought in the sample, and then their places in the order by plain Hamming distance.
-    A sample of a larger collection has the same shares of it, so k and the answer are scaled by its size.
+    A sample of a larger collection has the same shares of it, so k and the answer are scaled by its size. Codes at
+    the same weighted distance stand for each other.
 
     Parameters
     ----------
@@ -111,11 +112,13 @@ def suggest_candidates(
     if not 1 <= k <= n:
         raise ValueError(f"k must be from 1 to the size of the collection, {n}, got {k}")
     share = min(1.0, len(codes) / n)
-    before, tied = _places(queries, codes, vector, max(1, round(k * share)))
+    n_near = max(1, round(k * share))
+    curves = [_within(query, codes, vector, n_near) for query in queries]
 
     def reached(candidates: int) -> bool:
-        # Of codes at one Hamming distance, the engine takes any.
-        return bool(np.clip((candidates * share - before) / tied, 0, 1).mean() >= recall - 1e-12)
+        # Of codes at one Hamming distance, the engine takes any: between two distances the curve is a line.
+        found = [np.interp(candidates * share, seen, near) for seen, near in curves]
+        return bool(np.minimum(found, n_near).mean() >= n_near * recall - 1e-9)
 
     low, high = min(k, n) - 1, n
     while high - low > 1:
@@ -124,15 +127,13 @@ def suggest_candidates(
     return high
 
 
-def _places(
-    queries: Codes, codes: Codes, weights: Weights, k: int
+def _within(
+    query: Codes, codes: Codes, weights: Weights, k: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """For the k nearest by weight of each query: how many codes are nearer by Hamming distance, and how many tie."""
-    found = Index(codes, n_bits=len(weights)).search(queries, k, weights=weights).ids
-    before, tied = np.empty(found.shape, np.int64), np.empty(found.shape, np.int64)
-    for at, ids in enumerate(found):
-        plain = distances(queries[at : at + 1], codes)[0]
-        counts = np.bincount(plain, minlength=len(weights) + 1)
-        tied[at] = counts[plain[ids]]
-        before[at] = (np.cumsum(counts) - counts)[plain[ids]]
-    return before, tied
+    """Of the codes up to each Hamming distance, how many there are, and how many no farther by weight than the k-th."""
+    weighted = distances(query[None], codes, weights)[0]
+    near = weighted <= np.partition(weighted, min(k, len(codes)) - 1)[min(k, len(codes)) - 1]
+    plain = distances(query[None], codes)[0]
+    seen = np.bincount(plain, minlength=len(weights) + 1)
+    among = np.bincount(plain[near], minlength=len(weights) + 1)
+    return np.cumsum([0, *seen]), np.cumsum([0, *among])
