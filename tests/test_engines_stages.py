@@ -59,6 +59,24 @@ def test_a_sample_speaks_for_the_collection():
     assert recall_of(codes, queries, 100, n) == pytest.approx(0.9, abs=0.03)
 
 
+def test_equal_codes_are_as_good_as_each_other():
+    """Half of the collection is one code: any hundred of them are the hundred nearest."""
+    codes = clustered(20_000, 0)
+    codes[::2] = codes[0]
+    assert suggest_candidates(codes, WEIGHTS, k=100, recall=1, queries=codes[:1]) == 100
+    assert suggest_candidates(codes, np.ones(64), k=100, recall=1, random_state=0) == 100
+    # Nearer codes that are missing are not made up for by more of the equal ones.
+    far, near = codes[:1].copy(), codes[:1].copy()
+    near[0, 0] ^= 0b11  # two bits of little weight
+    far[0, 1] ^= 1  # one bit of much
+    weights = np.ones(64)
+    weights[15] = 9
+    codes = np.concatenate([near, np.repeat(far, 50, axis=0)])
+    assert (
+        suggest_candidates(codes, weights, k=2, recall=1, queries=codes[:1] ^ np.uint8([3, 0, 0, 0, 0, 0, 0, 0])) == 51
+    )
+
+
 def test_all_are_needed_where_the_weights_turn_the_order():
     codes = pack([[1, 1, 1, 0], [0, 0, 0, 1]])
     query = pack([[0, 0, 0, 0]])  # the first differs in three bits of no weight

@@ -68,11 +68,10 @@ def suggest_candidates(
     queries: Codes | None = None,
     random_state: int | None = None,
 ) -> int:
-    """How many candidates two stages need, so that a wanted share of the k results is as near as the true k nearest.
+    """How many candidates two stages need, so that they hold a wanted share of the true k nearest.
 
     The k nearest by weight are sought in the sample, and then their places in the order by plain Hamming distance.
-    A sample of a larger collection has the same shares of it, so k and the answer are scaled by its size. Codes at
-    the same weighted distance stand for each other.
+    A sample of a larger collection has the same shares of it, so k and the answer are scaled by its size.
 
     Parameters
     ----------
@@ -112,28 +111,36 @@ def suggest_candidates(
     if not 1 <= k <= n:
         raise ValueError(f"k must be from 1 to the size of the collection, {n}, got {k}")
     share = min(1.0, len(codes) / n)
-    n_near = max(1, round(k * share))
-    curves = [_within(query, codes, vector, n_near) for query in queries]
-
-    def reached(candidates: int) -> bool:
-        # Of codes at one Hamming distance, the engine takes any: between two distances the curve is a line.
-        found = [np.interp(candidates * share, seen, near) for seen, near in curves]
-        return bool(np.minimum(found, n_near).mean() >= n_near * recall - 1e-9)
-
-    low, high = min(k, n) - 1, n
+    counts = _Counts(queries, codes, vector, max(1, round(k * share)))
+    low, high = k - 1, n
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
+        low, high = (low, middle) if counts.recall(middle * share) >= recall - 1e-12 else (middle, high)
     return high
 
 
-def _within(
-    query: Codes, codes: Codes, weights: Weights, k: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Of the codes up to each Hamming distance, how many there are, and how many no farther by weight than the k-th."""
-    weighted = distances(query[None], codes, weights)[0]
-    near = weighted <= np.partition(weighted, min(k, len(codes)) - 1)[min(k, len(codes)) - 1]
-    plain = distances(query[None], codes)[0]
-    seen = np.bincount(plain, minlength=len(weights) + 1)
-    among = np.bincount(plain[near], minlength=len(weights) + 1)
-    return np.cumsum([0, *seen]), np.cumsum([0, *among])
+class _Counts:
+    """For each query, the codes at each Hamming distance: how many, and how many are among the k nearest by weight.
+
+    Codes as far by weight as the k-th nearest are as good as it, whichever of them are found: real collections hold
+    thousands of equal codes.
+    """
+
+    def __init__(self, queries: Codes, codes: Codes, weights: Weights, k: int) -> None:
+        self._k = k
+        shape = len(queries), len(weights) + 1
+        self._all, self._nearer, self._tied = (np.zeros(shape, np.int64) for _ in range(3))
+        for at in range(len(queries)):
+            plain, weighted = (distances(queries[at : at + 1], codes, w)[0] for w in (None, weights))
+            limit = np.partition(weighted, k - 1)[k - 1]
+            self._all[at] = np.bincount(plain, minlength=shape[1])
+            self._nearer[at] = np.bincount(plain[weighted < limit], minlength=shape[1])
+            self._tied[at] = np.bincount(plain[weighted == limit], minlength=shape[1])
+        self._before = np.cumsum(self._all, axis=1) - self._all
+
+    def recall(self, n: float) -> float:
+        """Share of the k nearest to be expected among n candidates; of those at one Hamming distance it is any."""
+        taken = np.clip((n - self._before) / np.maximum(self._all, 1), 0, 1)
+        nearer, tied = (self._nearer * taken).sum(axis=1), (self._tied * taken).sum(axis=1)
+        wanted = self._k - self._nearer.sum(axis=1)
+        return float(((nearer + np.minimum(wanted, tied)) / self._k).mean())
