@@ -44,7 +44,7 @@ bench: $(VENV)/bench.installed
 # Both ways of searching on every engine that runs here, and the tables of docs/scale.md.
 bench-engines: $(VENV)/test.installed
 	$(BIN)/python benchmarks/engines.py library --n-bits 64
-	$(BIN)/python benchmarks/engines.py library index chdb faiss usearch "usearch, scan" postgresql
+	$(BIN)/python benchmarks/engines.py library index chdb faiss usearch postgresql
 	$(BIN)/python benchmarks/scale.py
 
 bench-milvus: $(VENV)-milvus/installed

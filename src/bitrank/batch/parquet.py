@@ -48,14 +48,16 @@ def from_parquet(path: str | os.PathLike[str], column: str = "code") -> da.Array
            [ 64],
            [192]], dtype=uint8)
     """
-    found = pyarrow.dataset.dataset(os.fspath(path), format="parquet")
+    where = os.fspath(path)
+    # Workers stand in folders of their own.
+    found = pyarrow.dataset.dataset(where if "://" in where else os.path.abspath(where), format="parquet")
     if column not in found.schema.names:
         raise ValueError(f"the files must have a column {column!r}, got {found.schema.names}")
     files = sorted(found.get_fragments(), key=lambda file: file.path)
     # The length of a row group is in the file's metadata; count_rows() of a part would give that of the file.
     groups = [group for file in files for group in file.split_by_row_group() if group.row_groups[0].num_rows]
     if not groups:
-        raise ValueError(f"the files of {os.fspath(path)} must hold at least one row, got none")
+        raise ValueError(f"the files of {where} must hold at least one row, got none")
     first = _values(groups[0].head(1, columns=[column]), column)
     read = dask.delayed(_read, pure=False)
     parts = [
@@ -85,11 +87,11 @@ def to_parquet(columns: Mapping[str, da.Array], path: str | os.PathLike[str]) ->
     --------
     >>> from bitrank.codes import pack
     >>> codes = da.from_array(pack([[1, 0], [0, 1], [1, 1]]), chunks=(2, 1))
-    >>> to_parquet({"id": da.arange(3), "code": codes}, "codes")
-    >>> sorted(os.listdir("codes"))
+    >>> to_parquet({"id": da.arange(3), "code": codes}, "codes-with-ids")
+    >>> sorted(os.listdir("codes-with-ids"))
     ['part-000000.parquet', 'part-000001.parquet']
     """
-    target = Path(path)
+    target = Path(path).absolute()
     if target.exists():
         raise ValueError(f"path must not be there yet, got {target}")
     if not columns:
