@@ -23,7 +23,7 @@ test-lowest:
 # what is left of it ends with the job. Needs root, or a kernel that lets users make namespaces.
 test-milvus: $(VENV)-milvus/installed
 	unshare --map-root-user --net --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && \
-	  BITRANK_TEST_MILVUS=1 $(VENV)-milvus/bin/python -m pytest -q tests/test_engines.py tests/test_engine_milvus.py -k milvus'
+	  BITRANK_TEST_MILVUS=1 $(VENV)-milvus/bin/python -m pytest -q tests/test_engines.py tests/test_engines_milvus.py -k milvus'
 
 check: $(VENV)/check.installed
 	$(BIN)/ruff check .

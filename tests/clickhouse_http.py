@@ -18,13 +18,13 @@ import pytest
 class ClickHouse:
     """A server in a process of its own, that can be killed and started again on the same port."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, config=None):
+        self.address = os.fspath(folder) if config is None else f"{folder}?config-file={config}"
         self.port = 0
         self.process = None
 
     def start(self):
-        command = [sys.executable, __file__, os.fspath(self.folder), str(self.port)]
+        command = [sys.executable, __file__, self.address, str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if not line:
@@ -119,10 +119,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def serve(folder, port):
+def serve(address, port):
     import chdb
 
-    Handler.engine = chdb.connect(folder)
+    Handler.engine = chdb.connect(address)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     print(server.server_address[1], flush=True)

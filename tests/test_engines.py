@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -287,3 +288,19 @@ def test_bad_input_is_refused_and_changes_nothing(connect, call, message):
 def test_connecting_to_nothing_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         bitrank.connect(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "module", "extra"),
+    [
+        ("clickhouse", "clickhouse_connect", "clickhouse"),
+        ("chdb", "chdb", "chdb"),
+        ("milvus", "pymilvus", "milvus"),
+        ("faiss", "faiss", "faiss"),
+        ("usearch", "usearch.index", "usearch"),
+    ],
+)
+def test_without_its_extra_the_error_says_how_to_install_it(monkeypatch, scheme, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ModuleNotFoundError, match=rf"pip install 'bitrank\[{extra}\]'"):
+        bitrank.connect(f"{scheme}://")

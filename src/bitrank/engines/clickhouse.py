@@ -45,7 +45,7 @@ class ClickHouseEngine:
     ----------
     url : str
         ``clickhouse://user:password@host:8123/database``, the HTTP port (``?secure=true`` for TLS), or chDB, which runs
-        in this process: ``chdb://`` in memory, ``chdb:///path/to/folder`` on disk.
+        in this process: ``chdb://`` in memory, for as long as a connection is open, ``chdb:///path/to/folder`` on disk.
     name : str
         The table; `create` makes it with ``id Int64`` and ``code FixedString(n)``.
     id_column, code_column : str
@@ -64,8 +64,11 @@ class ClickHouseEngine:
 
     def __init__(self, url: str, name: str = "codes", *, id_column: str = "id", code_column: str = "code") -> None:
         driver = import_extra("clickhouse_connect", "clickhouse")
+        # Without a session, one client may be used from several threads.
+        options = {"autogenerate_session_id": False}
         if url.startswith("chdb:"):
             import_extra("chdb", "chdb")
+            options = {}
         self._errors = import_extra("clickhouse_connect.driver.exceptions", "clickhouse")
         self._name = name
         self._table = _quote(name)
@@ -73,8 +76,7 @@ class ClickHouseEngine:
         self._id, self._code = _quote(id_column), _quote(code_column)
         self._shape: _Shape | None = None
         with self._says_what_failed():
-            # One client may then be used from several threads.
-            self._client = driver.get_client(dsn=url, autogenerate_session_id=False)
+            self._client = driver.get_client(dsn=url, **options)
 
     @property
     def n_bits(self) -> int:
@@ -84,15 +86,14 @@ class ClickHouseEngine:
     def create(self, n_bits: int) -> None:
         """Make the table, sorted by id, of which the newest row counts."""
         n_bits = check_created(n_bits)
-        if self._look() is None:
-            if self._columns != ("id", "code"):
-                raise ValueError(
-                    f"there is no table {self._name!r}, and one is made with id and code, not {self._columns}"
-                )
+        found = self._look()
+        if found is None and self._columns == ("id", "code"):
             comment = f"COMMENT '{COMMENT.format(n_bits)}'"
             self._command(f"CREATE TABLE IF NOT EXISTS {self._table} {_definition(n_bits)} {comment}")
-        self._shape = None
-        found = self._made()
+            found = self._look()
+        if found is None:
+            # Other columns were named; or chDB took the name for that of a file, which it does with braces in it.
+            raise ValueError(f"no table {self._name!r} with the columns {self._columns} can be made, only id and code")
         if n_bytes(found.n_bits) != n_bytes(n_bits) or (found.n_bits != n_bits and found.n_bits % 8):
             raise ValueError(f"the table {self._name!r} must hold codes of {n_bits} bits, got one of {found.n_bits}")
         self._shape = found._replace(n_bits=n_bits)

@@ -128,8 +128,10 @@ class FaissEngine:
         self._kept: Any = None
         self._pq: tuple[Any, Ids] | None = None
         if isinstance(source, str):
-            path = unquote(urlsplit(source).path)
-            self._path = Path(path) if path else None
+            parts = urlsplit(source)
+            if parts.netloc:
+                raise ValueError(f"the address must be faiss:// or faiss:///path/to/file, got {source!r}")
+            self._path = Path(unquote(parts.path)) if parts.path else None
             if self._path is not None and self._path.exists():
                 self._use(self._read(self._path), n_bits)
         else:

@@ -31,8 +31,8 @@ LARGEST_ID = 2**63 - 2
 BATCH_BYTES = 16 << 20
 # Candidates with their codes that come back in one message.
 BATCH_RESULTS = 100_000
-# Code of a MilvusException when there is no server.
-CONNECT_FAILED = 2
+# Codes of a MilvusException: no server; a collection that is not in its memory.
+CONNECT_FAILED, NOT_LOADED = 2, 101
 DESCRIPTION = "bitrank: codes of {} bits"
 
 
@@ -164,9 +164,7 @@ class MilvusEngine:
     def count(self) -> int:
         """Number of codes."""
         self._made()
-        with self._says_what_failed():
-            found = self._client.query(self._name, filter="", output_fields=["count(*)"], timeout=self._timeout)
-        return int(found[0]["count(*)"])
+        return int(self._read("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
 
     def close(self) -> None:
         """Give back the connection."""
@@ -182,19 +180,29 @@ class MilvusEngine:
         """Ids and codes of the nearest by plain Hamming distance, one query after the other."""
         batch = max(1, BATCH_RESULTS // n_candidates)
         for start in range(0, len(queries), batch):
-            with self._says_what_failed():
-                found = self._client.search(
-                    self._name,
-                    [query.tobytes() for query in queries[start : start + batch]],
-                    limit=n_candidates,
-                    output_fields=["code"],
-                    search_params={"metric_type": "HAMMING", "params": {"nprobe": self._nprobe}},
-                    timeout=self._timeout,
-                )
+            found = self._read(
+                "search",
+                data=[query.tobytes() for query in queries[start : start + batch]],
+                limit=n_candidates,
+                output_fields=["code"],
+                search_params={"metric_type": "HAMMING", "params": {"nprobe": self._nprobe}},
+            )
             for hits in found:
                 ids = np.fromiter((hit["id"] for hit in hits), np.int64, len(hits))
                 raw = b"".join(_bytes(hit["entity"]["code"]) for hit in hits)
                 yield ids, np.frombuffer(raw, np.uint8).reshape(len(hits), queries.shape[1])
+
+    def _read(self, method: str, **asked: Any) -> Any:
+        """What a search or a query answers; a collection that is not in memory, as after a restart, is loaded."""
+        call = getattr(self._client, method)
+        with self._says_what_failed():
+            try:
+                return call(self._name, timeout=self._timeout, **asked)
+            except self._milvus.MilvusException as error:
+                if error.code != NOT_LOADED:
+                    raise
+            self._client.load_collection(self._name, timeout=self._timeout)
+            return call(self._name, timeout=self._timeout, **asked)
 
     def _index_params(self, kind: str) -> Any:
         params = self._client.prepare_index_params()

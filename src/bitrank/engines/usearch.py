@@ -59,9 +59,10 @@ class USearchEngine:
         self._scan = scan
         if isinstance(source, str):
             parts = urlsplit(source)
+            if parts.netloc:
+                raise ValueError(f"the address must be usearch:// or usearch:///path/to/file, got {source!r}")
             self._scan = scan or parse_qs(parts.query).get("scan") == ["true"]
-            path = unquote(parts.path)
-            self._path = Path(path) if path else None
+            self._path = Path(unquote(parts.path)) if parts.path else None
             if self._path is not None and self._path.exists():
                 self._use(self._read(self._path), n_bits)
         else:

@@ -195,3 +195,8 @@ def test_index_pq_survives_a_file(tmp_path):
 def test_index_pq_refuses_bad_weights(weights):
     with pytest.raises(ValueError, match="weights"):
         index_pq(CODES, N_BITS, weights)
+
+
+def test_an_address_of_a_relative_file_is_refused():
+    with pytest.raises(ValueError, match="faiss:///path/to/file"):
+        bitrank.connect("faiss://folder/codes.index")

@@ -67,6 +67,16 @@ def test_milvus_collection_of_another_shape_is_refused(milvus):
             engine.create(8)
 
 
+def test_milvus_collection_that_is_not_loaded_is_loaded(milvus):
+    with bitrank.connect(milvus.url, "released") as engine:
+        engine.create(16)
+        engine.add(pack(np.eye(16)), np.arange(16))
+        engine._client.release_collection("released")
+        assert engine.search(pack(np.eye(16)), 1).ids[:, 0].tolist() == list(range(16))
+        engine._client.release_collection("released")
+        assert engine.count() == 16
+
+
 def test_milvus_killed_and_started_again(milvus):
     codes = clustered_codes(2000, 32)
     with bitrank.connect(milvus.url, "restarted", timeout=10) as engine:

@@ -74,3 +74,8 @@ def test_what_is_not_an_index_of_bits_is_refused():
         USearchEngine(7)
     with pytest.raises(ValueError, match=r"72 bits.*64"):
         USearchEngine(mine(), n_bits=72)
+
+
+def test_an_address_of_a_relative_file_is_refused():
+    with pytest.raises(ValueError, match="usearch:///path/to/file"):
+        bitrank.connect("usearch://folder/codes.index")
