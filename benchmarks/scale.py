@@ -17,7 +17,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "engines.json"
 MARK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # What a shard of the sizing may take.
-BILLION, GIB, TARGET_MS, SHARD_GIB = 10**9, 2**30, 100, 64
+BILLION, GIB, TARGET_MS, SHARD_GIB, SHARD_CORES = 10**9, 2**30, 100, 64, 32
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -102,7 +102,7 @@ def index(results: dict) -> str:
 def stored(results: dict) -> str:
     rows = []
     for record in results["engines"]:
-        if record["way"] in ("add", "optimize"):
+        if record["way"] == "add" or (record["way"] == "optimize" and record["seconds"] > 0.01):
             size = "not known" if record["bytes_a_code"] is None else number(record["bytes_a_code"])
             what = "added" if record["way"] == "add" else "after `optimize`"
             rows.append([record["engine"], what, size, number(record["seconds"])])
@@ -110,32 +110,35 @@ def stored(results: dict) -> str:
 
 
 def sizing(results: dict) -> str:
-    """Shards for a billion codes: as many as the latency or the memory of a shard asks for."""
+    """Shards for a billion codes: as many as the time or the memory of a shard asks for."""
     rows = []
     for record in results["engines"]:
         if record["way"] not in ("exact", "two stages") or record.get("candidates", 1000) != 1000:
             continue
-        sizes = {
-            r["way"]: r["bytes_a_code"]
-            for r in results["engines"]
-            if r["engine"] == record["engine"] and "seconds" in r
-        }
+        built = [r for r in results["engines"] if r["engine"] == record["engine"] and "seconds" in r]
+        sizes = {r["way"]: r["bytes_a_code"] for r in built}
         graph = record.get("stage") in ("HNSW", "graph")
-        size = sizes["optimize" if graph or record["engine"] != "postgresql" else "add"]
+        size = sizes["add" if record["engine"] == "postgresql" and not graph else "optimize"]
         if size is None:
             continue
         by_memory = SHARD_GIB * GIB / size
-        # A scan takes time in proportion to its codes; the steps through a graph grow with their logarithm.
-        by_time = math.inf if graph else record["n"] * TARGET_MS / record["ms"]
+        # A scan takes time in proportion to its codes, divided by the cores that share it; the steps through a graph
+        # grow with the logarithm, on one core. A search of `Index` is not divided.
+        cores = 1 if graph or record["engine"] == "index" else SHARD_CORES / measured_cores(record, results)
+        by_time = math.inf if graph else record["n"] * TARGET_MS / record["ms"] * cores
         shards = math.ceil(BILLION / min(by_memory, by_time))
         held = BILLION / shards
-        growth = math.log(held) / math.log(record["n"]) if graph else held / record["n"]
+        growth = math.log(held) / math.log(record["n"]) if graph else held / record["n"] / cores
         way = f"two stages, {record['stage']}" if "stage" in record else "exact"
         limit = "memory" if by_memory < by_time else "time"
         figures = held / 1e6, held * size / GIB, BILLION * size / GIB, record["ms"] * growth
         rows.append([record["engine"], way, number(shards), limit, *map(number, figures)])
     head = ["engine", "way", "shards", "set by", "M codes a shard", "GiB a shard", "GiB in all", "expected ms"]
     return table(head, rows)
+
+
+def measured_cores(record: dict, results: dict) -> int:
+    return 1 if record["engine"] == "faiss" else int(results["machine"]["cores"])
 
 
 def machine(results: dict) -> str:
