@@ -26,7 +26,7 @@ _LEAST_NEW = 10  # held-out pages between two decisions
 _N_UPDATES = 4  # for a page; the online learner's mean over 500 of them reaches back 125 pages
 _N_CONSTRAINTS = 64  # of an update
 # How much of what was learned goes into the candidate: see `blend`, and benchmarks/clicks.py for what it does.
-_LEAST_BLEND, _MOST_BLEND, _TRUST, _MANY_PAGES = 0.25, 0.75, 5.0, 400
+_LEAST_BLEND, _MOST_BLEND, _TRUST, _MANY_PAGES = 0.25, 0.75, 5.0, 700
 _SCALE = 5.12  # sum of the weights to start from: about where learning from simulated clicks ends up
 _PLACES = 100  # of a page that propensities are estimated for; those beyond count as the last
 
@@ -48,7 +48,7 @@ class ClickLearner:
         How far one page may move the candidate, see `OnlineRankingSVM`.
     blend : float, optional
         Share of what was learned in the candidate, the rest being the weights that it started from. By default it grows
-        over the first 400 pages, to between a quarter and three quarters: the more, the more surely explored clicks
+        over the first 700 pages, to between a quarter and three quarters: the more, the more surely explored clicks
         differ from clicks at random.
     random_state : int, RandomState instance or None
 
