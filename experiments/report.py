@@ -6,6 +6,7 @@ It computes nothing but means and deviations over seeds; what has no file is pri
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from experiments import cells, figures
@@ -181,7 +182,15 @@ def _unseen(page: Page) -> None:
         page.add(f"### {figures.TITLES[dataset]}", table, source("unseen", dataset))
 
 
-def _question(page, protocol, title, columns, rankings, draw, n_bits=64) -> None:  # type: ignore[no-untyped-def]
+def _question(
+    page: Page,
+    protocol: str,
+    title: str,
+    columns: Sequence[object],
+    rankings: dict[str, list[str]],
+    draw: Callable[[Results, Path, tuple[str, ...]], bool],
+    n_bits: int = 64,
+) -> None:
     """A question with a picture: MAP · P@10 · P@100 along its axis."""
     page.add(f"## {title}", _text(protocol))
     drawn = draw(page.results, page.pictures / f"{protocol}.png", page.large)

@@ -5,15 +5,14 @@ The store holds the latter; `refresh` applies what changed there, by this proces
 
 from __future__ import annotations
 
-import base64
-import binascii
 import threading
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, check_codes, n_bytes, pack
+from bitrank.codes import Codes, Weights, n_bytes, pack
+from bitrank.feedback.logs import parse_code
 from bitrank.service import images
 from bitrank.service.sources import About, Source
 from bitrank.service.store import Item, Store
@@ -103,17 +102,7 @@ class Collection:
 
     def read_code(self, text: str) -> Codes:
         """One code, of hex digits or else of base64."""
-        width = n_bytes(self.n_bits)
-        try:
-            raw = bytes.fromhex(text) if len(text) == 2 * width else base64.b64decode(text, validate=True)
-        except ValueError:
-            try:
-                raw = base64.b64decode(text, validate=True)
-            except (binascii.Error, ValueError):
-                raw = b""
-        if len(raw) != width:
-            raise ValueError(f"code must be {2 * width} hex digits or base64 of {width} bytes, got {text!r:.60}")
-        return check_codes(np.frombuffer(raw, np.uint8)[None], self.n_bits, name="code")
+        return parse_code(text, self.n_bits)[None]
 
     # Items
 
