@@ -83,8 +83,7 @@ def combine(
 def add_gram(
     plus: npt.NDArray[np.uint8],
     minus: npt.NDArray[np.uint8],
-    active: npt.NDArray[np.bool_],
-    sign: float,
+    signs: npt.NDArray[np.int8],
     out: npt.NDArray[np.float64],
     total: npt.NDArray[np.float64],
 ) -> None: ...

@@ -124,15 +124,16 @@ class Constraints:
                 out += values[rows] @ block
         return out
 
-    def add_gram(self, active: npt.NDArray[np.bool_], sign: float, gram: Array, total: Array) -> None:
-        """Add sign · DᵀD and sign times the sum of the rows of D, over the active rows, to `gram` and `total`."""
+    def add_gram(self, signs: npt.NDArray[np.int8], gram: Array, total: Array) -> None:
+        """Add Σ sign · DᵀD and Σ sign · D, over the rows with their signs −1, 0 or 1, to `gram` and `total`."""
         if self._scale is None:
-            _kernel.add_gram(*self._pair("order"), active, sign, gram, total)
+            _kernel.add_gram(*self._pair("order"), signs, gram, total)
         else:
             for rows, block in self._blocks("order"):
-                part = block[active[rows]]
-                gram += sign * (part.T @ part)
-                total += sign * part.sum(axis=0)
+                chosen = np.flatnonzero(signs[rows])
+                part, signed = block[chosen], signs[rows][chosen, None] * block[chosen]
+                gram += signed.T @ part
+                total += signed.sum(axis=0)
 
     @cached_property
     def tie_gram(self) -> Array:
@@ -140,7 +141,7 @@ class Constraints:
         gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
         if self.has_ties:
             if self._scale is None:
-                _kernel.add_gram(*self._pair("tie"), np.ones(self.n_rows, bool), 1.0, gram, total)
+                _kernel.add_gram(*self._pair("tie"), np.ones(self.n_rows, np.int8), gram, total)
             else:
                 for _, block in self._blocks("tie"):
                     gram += block.T @ block
@@ -192,9 +193,9 @@ class _Pieces:
     def at(self, margins: Array) -> tuple[Array, Array]:
         """H and b of the piece with these margins; H holds until the next call."""
         active = margins < 1.0
-        for sign, changed in ((1.0, active & ~self.active), (-1.0, self.active & ~active)):
-            if changed.any():
-                self.objective.constraints.add_gram(changed, sign, self.gram, self.total)
+        changed = active.view(np.int8) - self.active.view(np.int8)
+        if changed.any():
+            self.objective.constraints.add_gram(changed, self.gram, self.total)
         self.active = active
         c = 2 * self.objective.c_order
         np.multiply(self.gram, c, out=self.hessian)
@@ -292,8 +293,8 @@ def _minimum_on(support: npt.NDArray[np.bool_], hessian: Array, linear: Array) -
         inner, right = hessian.take(chosen, axis=0).take(chosen, axis=1), linear.take(chosen)
         # The Hessian is at least the identity, so that Cholesky's method applies, but for rounding. Its transpose is
         # itself, in the order of memory that LAPACK takes without a copy.
-        _, found, failed = dposv(inner.T, right)
-        solution[chosen] = np.linalg.solve(inner, right) if failed else found
+        _, found, failed = dposv(inner.T, right, overwrite_a=True)
+        solution[chosen] = np.linalg.solve(hessian[np.ix_(chosen, chosen)], right) if failed else found
     return solution
 
 

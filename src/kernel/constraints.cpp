@@ -6,66 +6,87 @@
 #include <cstring>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace bitrank {
 namespace {
 
-// Adds to total[i] the sums of columns of -1, 0 and 1, and to gram[i, j], j >= i, their inner products: with common
-// what is not zero in both, popcount(common) - 2 popcount(common where the signs differ). Columns go in pairs, so that
-// a word read serves twice.
-inline __attribute__((always_inline)) void add_products(const std::uint64_t *nonzero,
-                                                             const std::uint64_t *positive, std::size_t n_bits,
-                                                             std::size_t n_words, double sign,
-                                                             double *gram, double *total) {
-    for (std::size_t i = 0; i < n_bits; ++i) {
-        std::int64_t some = 0, more = 0;
-        for (std::size_t word = i * n_words; word < (i + 1) * n_words; ++word) {
-            some += std::popcount(nonzero[word]);
-            more += std::popcount(positive[word]);
+// Columns of -1, 0 and 1 as bits, a bit a row: whether an entry is not zero, whether it is 1, and whether it is after
+// a row that is subtracted has changed its sign.
+struct Columns {
+    const std::uint64_t *nonzero, *positive, *turned;
+    std::size_t n_bits, n_words;
+};
+
+// Inner products of two columns with two others: with common what is not zero in both, popcount(common) less twice
+// popcount(common where the signs differ). In pairs, so that a word read serves twice.
+inline __attribute__((always_inline)) void four_products_plain(const Columns &columns, const std::size_t *left,
+                                                               const std::size_t *right, std::int64_t *products) {
+    for (std::size_t pair = 0; pair < 4; ++pair) {
+        const std::size_t a = left[pair / 2] * columns.n_words, b = right[pair % 2] * columns.n_words;
+        std::int64_t both = 0, opposite = 0;
+        for (std::size_t word = 0; word < columns.n_words; ++word) {
+            const std::uint64_t common = columns.nonzero[a + word] & columns.nonzero[b + word];
+            both += std::popcount(common);
+            opposite += std::popcount(common & (columns.turned[a + word] ^ columns.positive[b + word]));
         }
-        total[i] += sign * static_cast<double>(2 * more - some);
-    }
-    const auto add = [&](std::size_t i, std::size_t j, std::int64_t both, std::int64_t opposite) {
-        gram[i * n_bits + j] += sign * static_cast<double>(both - 2 * opposite);
-    };
-    for (std::size_t i = 0; i < n_bits; i += 2) {
-        const std::size_t next_i = std::min(i + 1, n_bits - 1);
-        const std::uint64_t *a0 = nonzero + i * n_words, *p0 = positive + i * n_words;
-        const std::uint64_t *a1 = nonzero + next_i * n_words, *p1 = positive + next_i * n_words;
-        for (std::size_t j = i; j < n_bits; j += 2) {
-            const std::size_t next_j = std::min(j + 1, n_bits - 1);
-            const std::uint64_t *b0 = nonzero + j * n_words, *q0 = positive + j * n_words;
-            const std::uint64_t *b1 = nonzero + next_j * n_words, *q1 = positive + next_j * n_words;
-            std::int64_t both[4] = {}, opposite[4] = {};
-            for (std::size_t word = 0; word < n_words; ++word) {
-                const std::uint64_t c0 = a0[word] & b0[word], c1 = a0[word] & b1[word];
-                const std::uint64_t c2 = a1[word] & b0[word], c3 = a1[word] & b1[word];
-                both[0] += std::popcount(c0);
-                both[1] += std::popcount(c1);
-                both[2] += std::popcount(c2);
-                both[3] += std::popcount(c3);
-                opposite[0] += std::popcount(c0 & (p0[word] ^ q0[word]));
-                opposite[1] += std::popcount(c1 & (p0[word] ^ q1[word]));
-                opposite[2] += std::popcount(c2 & (p1[word] ^ q0[word]));
-                opposite[3] += std::popcount(c3 & (p1[word] ^ q1[word]));
-            }
-            add(i, j, both[0], opposite[0]);
-            if (next_j > j) add(i, next_j, both[1], opposite[1]);
-            if (next_i > i && j > i) add(next_i, j, both[2], opposite[2]);
-            if (next_i > i && next_j > j) add(next_i, next_j, both[3], opposite[3]);
-        }
+        products[pair] = both - 2 * opposite;
     }
 }
 
-// Transposes 64 x 64 bits, the most significant bit being the first column (Hacker's Delight, 7-3).
-inline __attribute__((always_inline)) void transpose64(std::uint64_t *rows) {
+#if defined(__x86_64__)
+// The same a vector at a time; n_words is a multiple of eight.
+__attribute__((target("avx512f,avx512vpopcntdq"))) void four_products_avx512(const Columns &columns,
+                                                                            const std::size_t *left,
+                                                                            const std::size_t *right,
+                                                                            std::int64_t *products) {
+    const std::size_t n_words = columns.n_words;
+    const std::size_t from[4] = {left[0] * n_words, left[1] * n_words, right[0] * n_words, right[1] * n_words};
+    __m512i both[4] = {}, opposite[4] = {};
+    for (std::size_t word = 0; word < n_words; word += 8) {
+        __m512i some[4], signs[4];
+        for (std::size_t i = 0; i < 4; ++i) {
+            some[i] = _mm512_loadu_si512(columns.nonzero + from[i] + word);
+            signs[i] = _mm512_loadu_si512((i < 2 ? columns.turned : columns.positive) + from[i] + word);
+        }
+        for (std::size_t pair = 0; pair < 4; ++pair) {
+            const __m512i common = _mm512_and_si512(some[pair / 2], some[2 + pair % 2]);
+            // common & (one sign ^ the other)
+            const __m512i differ = _mm512_ternarylogic_epi64(common, signs[pair / 2], signs[2 + pair % 2], 0x60);
+            both[pair] = _mm512_add_epi64(both[pair], _mm512_popcnt_epi64(common));
+            opposite[pair] = _mm512_add_epi64(opposite[pair], _mm512_popcnt_epi64(differ));
+        }
+    }
+    // The four sums at once: neighbours, then quarters, then halves.
+    __m512i sums[4];
+    for (std::size_t pair = 0; pair < 4; ++pair)
+        sums[pair] = _mm512_sub_epi64(both[pair], _mm512_add_epi64(opposite[pair], opposite[pair]));
+    const __m512i first = _mm512_add_epi64(_mm512_unpacklo_epi64(sums[0], sums[1]),
+                                           _mm512_unpackhi_epi64(sums[0], sums[1]));
+    const __m512i second = _mm512_add_epi64(_mm512_unpacklo_epi64(sums[2], sums[3]),
+                                            _mm512_unpackhi_epi64(sums[2], sums[3]));
+    const __m512i quarters = _mm512_add_epi64(
+        _mm512_permutex2var_epi64(first, _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), second),
+        _mm512_permutex2var_epi64(first, _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15), second));
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(products),
+                        _mm256_add_epi64(_mm512_castsi512_si256(quarters), _mm512_extracti64x4_epi64(quarters, 1)));
+}
+#endif
+
+// Transposes eight times 64 x 64 bits side by side, the most significant bit being the first column (Hacker's Delight,
+// 7-3).
+inline __attribute__((always_inline)) void transpose64(std::uint64_t (*rows)[8]) {
     std::uint64_t mask = 0x00000000FFFFFFFFULL;
     for (std::size_t half = 32; half != 0; half >>= 1, mask ^= mask << half)
         for (std::size_t first = 0; first < 64; first += 2 * half)
-            for (std::size_t k = first; k < first + half; ++k) {
-                const std::uint64_t swap = (rows[k] ^ (rows[k + half] >> half)) & mask;
-                rows[k] ^= swap;
-                rows[k + half] ^= swap << half;
-            }
+            for (std::size_t k = first; k < first + half; ++k)
+                for (std::size_t lane = 0; lane < 8; ++lane) {
+                    const std::uint64_t swap = (rows[k][lane] ^ (rows[k + half][lane] >> half)) & mask;
+                    rows[k][lane] ^= swap;
+                    rows[k + half][lane] ^= swap << half;
+                }
 }
 
 // values . max(0, u), in eight sums that do not wait for each other: the same result on every machine.
@@ -93,54 +114,92 @@ inline __attribute__((always_inline)) std::uint64_t big_endian(const std::uint8_
     return word;
 }
 
-inline __attribute__((always_inline)) void add_gram_with(const PackedRows &rows, const std::uint8_t *active,
-                                                         double sign, double *gram, double *total) {
+// Adds to total[i] the sums of the columns, and to gram[i, j], j >= i, their inner products.
+template <class FourProducts>
+inline __attribute__((always_inline)) void add_products(const Columns &columns, double *gram, double *total,
+                                                        FourProducts four_products) {
+    const std::size_t n_bits = columns.n_bits, n_words = columns.n_words;
+    for (std::size_t i = 0; i < n_bits; ++i) {
+        std::int64_t some = 0, more = 0;
+        for (std::size_t word = i * n_words; word < (i + 1) * n_words; ++word) {
+            some += std::popcount(columns.nonzero[word]);
+            more += std::popcount(columns.nonzero[word] & columns.turned[word]);
+        }
+        total[i] += static_cast<double>(2 * more - some);
+    }
+    for (std::size_t i = 0; i < n_bits; i += 2)
+        for (std::size_t j = i; j < n_bits; j += 2) {
+            const std::size_t left[2] = {i, std::min(i + 1, n_bits - 1)}, right[2] = {j, std::min(j + 1, n_bits - 1)};
+            std::int64_t products[4];
+            four_products(columns, left, right, products);
+            const auto add = [&](std::size_t row, std::size_t column, std::int64_t product) {
+                gram[row * n_bits + column] += static_cast<double>(product);
+            };
+            add(i, j, products[0]);
+            if (right[1] > j) add(i, right[1], products[1]);
+            if (left[1] > i && j > i) add(left[1], j, products[2]);
+            if (left[1] > i && right[1] > j) add(left[1], right[1], products[3]);
+        }
+}
+
+template <class FourProducts>
+inline __attribute__((always_inline)) void add_gram_with(const PackedRows &rows, const std::int8_t *signs, double *gram,
+                                                         double *total, FourProducts four_products) {
     const std::size_t n_bytes = (rows.n_bits + 7) / 8, n_bits = rows.n_bits;
-    std::vector<std::uint64_t> nonzero(n_bits * (std::min(rows.n_rows + 511, strip) / 64)), positive(nonzero.size());
+    std::vector<std::uint64_t> nonzero(n_bits * (std::min(rows.n_rows + 511, strip) / 64));
+    std::vector<std::uint64_t> positive(nonzero.size()), turned(nonzero.size());
     std::vector<std::size_t> chosen;
     chosen.reserve(strip);
     for (std::size_t next = 0; next < rows.n_rows;) {
         chosen.clear();
         for (; next < rows.n_rows && chosen.size() < strip; ++next)
-            if (active[next]) chosen.push_back(next);
+            if (signs[next] != 0) chosen.push_back(next);
         if (chosen.empty()) break;
         // Words of zeros to a full vector: a rest done word by word would cost as much as the vectors.
         const std::size_t n_words = (chosen.size() + 511) / 512 * 8;
-        for (std::size_t first = 0; first < 64 * n_words; first += 64)
+        for (std::size_t first = 0; first < chosen.size(); first += 512) {
+            const std::size_t n_here = std::min<std::size_t>(512, chosen.size() - first);
+            std::uint64_t subtracted[8] = {};
+            for (std::size_t i = 0; i < n_here; ++i)
+                subtracted[i / 64] |= std::uint64_t{signs[chosen[first + i]] < 0} << (63 - i % 64);
             for (std::size_t bit = 0; bit < n_bits; bit += 64) {
-                std::uint64_t some[64] = {}, more[64] = {};
-                for (std::size_t i = 0; i < 64 && first + i < chosen.size(); ++i) {
+                alignas(64) std::uint64_t some[64][8] = {}, more[64][8] = {};
+                for (std::size_t i = 0; i < n_here; ++i) {
                     const std::size_t where = chosen[first + i] * n_bytes + bit / 8;
                     const std::uint64_t plus = big_endian(rows.plus + where, n_bytes - bit / 8);
                     const std::uint64_t minus = big_endian(rows.minus + where, n_bytes - bit / 8);
-                    some[i] = plus ^ minus;
-                    more[i] = plus & ~minus;
+                    some[i % 64][i / 64] = plus ^ minus;
+                    more[i % 64][i / 64] = plus & ~minus;
                 }
                 transpose64(some);
                 transpose64(more);
-                for (std::size_t column = 0; column < std::min<std::size_t>(64, n_bits - bit); ++column) {
-                    nonzero[(bit + column) * n_words + first / 64] = some[column];
-                    positive[(bit + column) * n_words + first / 64] = more[column];
-                }
+                for (std::size_t column = 0; column < std::min<std::size_t>(64, n_bits - bit); ++column)
+                    for (std::size_t lane = 0; lane < 8; ++lane) {
+                        const std::size_t where = (bit + column) * n_words + first / 64 + lane;
+                        nonzero[where] = some[column][lane];
+                        positive[where] = more[column][lane];
+                        turned[where] = more[column][lane] ^ subtracted[lane];
+                    }
             }
-        add_products(nonzero.data(), positive.data(), n_bits, n_words, sign, gram, total);
+        }
+        add_products({nonzero.data(), positive.data(), turned.data(), n_bits, n_words}, gram, total, four_products);
     }
     for (std::size_t i = 0; i < n_bits; ++i)
         for (std::size_t j = 0; j < i; ++j) gram[i * n_bits + j] = gram[j * n_bits + i];
 }
 
-// Counting bits is most of the work: the same lines, compiled also for processors that count a vector at a time.
+// Counting bits is most of the work: the same lines, compiled also for processors that have an instruction for it.
+constexpr auto plain = [](auto &&...given) __attribute__((always_inline)) { four_products_plain(given...); };
 #if defined(__x86_64__)
-__attribute__((target("popcnt,avx512bw,avx512vpopcntdq"))) void add_gram_avx512(const PackedRows &rows,
-                                                                                const std::uint8_t *active,
-                                                                                double sign, double *gram,
-                                                                                double *total) {
-    add_gram_with(rows, active, sign, gram, total);
+__attribute__((target("popcnt,avx512f,avx512vpopcntdq"))) void add_gram_avx512(const PackedRows &rows,
+                                                                              const std::int8_t *signs, double *gram,
+                                                                              double *total) {
+    add_gram_with(rows, signs, gram, total, four_products_avx512);
 }
 
-__attribute__((target("popcnt"))) void add_gram_popcnt(const PackedRows &rows, const std::uint8_t *active,
-                                                       double sign, double *gram, double *total) {
-    add_gram_with(rows, active, sign, gram, total);
+__attribute__((target("popcnt"))) void add_gram_popcnt(const PackedRows &rows, const std::int8_t *signs, double *gram,
+                                                       double *total) {
+    add_gram_with(rows, signs, gram, total, plain);
 }
 #endif
 
@@ -191,12 +250,12 @@ void combine(const PackedRows &rows, const double *values, double *out) {
     }
 }
 
-void add_gram(const PackedRows &rows, const std::uint8_t *active, double sign, double *gram, double *total) {
+void add_gram(const PackedRows &rows, const std::int8_t *signs, double *gram, double *total) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512vpopcntdq")) return add_gram_avx512(rows, active, sign, gram, total);
-    if (__builtin_cpu_supports("popcnt")) return add_gram_popcnt(rows, active, sign, gram, total);
+    if (__builtin_cpu_supports("avx512vpopcntdq")) return add_gram_avx512(rows, signs, gram, total);
+    if (__builtin_cpu_supports("popcnt")) return add_gram_popcnt(rows, signs, gram, total);
 #endif
-    add_gram_with(rows, active, sign, gram, total);
+    add_gram_with(rows, signs, gram, total, plain);
 }
 
 std::size_t passive_aggressive(const DenseRows &order, const DenseRows &tie, std::size_t n_bits, double c_order,
