@@ -103,9 +103,9 @@ def check_products(data, seed):
     np.testing.assert_allclose(constraints.margins(weights), order @ weights, **close)
     np.testing.assert_allclose(constraints.combine(values), order.T @ values, **close)
     gram, total = np.zeros((constraints.n_bits, constraints.n_bits)), np.zeros(constraints.n_bits)
-    constraints.add_gram(signs, gram, total)
-    np.testing.assert_allclose(gram, order.T @ (signs[:, None] * order), **close)
-    np.testing.assert_allclose(total, signs @ order, **close)
+    constraints.add_gram(signs, 1.5, gram, total)
+    np.testing.assert_allclose(gram, 1.5 * order.T @ (signs[:, None] * order), **close)
+    np.testing.assert_allclose(total, 1.5 * signs @ order, **close)
     np.testing.assert_allclose(constraints.tie_gram, tie.T @ tie, **close)
 
 
@@ -124,7 +124,7 @@ def test_products_over_several_strips(m, magnitudes):
 def test_no_row_active():
     constraints = Constraints(*problem(100, 13))
     gram, total = np.zeros((constraints.n_bits, constraints.n_bits)), np.zeros(constraints.n_bits)
-    constraints.add_gram(np.zeros(100, np.int8), gram, total)
+    constraints.add_gram(np.zeros(100, np.int8), 1.0, gram, total)
     assert not gram.any()
     assert not total.any()
 

@@ -84,6 +84,7 @@ def add_gram(
     plus: npt.NDArray[np.uint8],
     minus: npt.NDArray[np.uint8],
     signs: npt.NDArray[np.int8],
+    factor: float,
     out: npt.NDArray[np.float64],
     total: npt.NDArray[np.float64],
 ) -> None: ...

@@ -108,6 +108,16 @@ class Constraints:
 
     def margins(self, weights: Array) -> Array:
         """D w: how much farther the dissimilar item is than the similar one."""
+        if weights[0] != 0 and (weights == weights[0]).all():
+            return weights[0] * self._even_margins
+        return self._margins(weights)
+
+    @cached_property
+    def _even_margins(self) -> Array:
+        # The best scale and every start from it ask for them.
+        return self._margins(np.ones(self.n_bits))
+
+    def _margins(self, weights: Array) -> Array:
         if self._scale is not None:
             return np.concatenate([block @ weights for _, block in self._blocks("order")])
         out = np.empty(self.n_rows)
@@ -124,14 +134,14 @@ class Constraints:
                 out += values[rows] @ block
         return out
 
-    def add_gram(self, signs: npt.NDArray[np.int8], gram: Array, total: Array) -> None:
-        """Add Σ sign · DᵀD and Σ sign · D, over the rows with their signs −1, 0 or 1, to `gram` and `total`."""
+    def add_gram(self, signs: npt.NDArray[np.int8], factor: float, gram: Array, total: Array) -> None:
+        """Add factor · Σ ± DᵀD to `gram` and factor · Σ ± D to `total`, over the rows with their signs −1, 0 or 1."""
         if self._scale is None:
-            _kernel.add_gram(*self._pair("order"), signs, gram, total)
+            _kernel.add_gram(*self._pair("order"), signs, factor, gram, total)
         else:
             for rows, block in self._blocks("order"):
                 chosen = np.flatnonzero(signs[rows])
-                part, signed = block[chosen], signs[rows][chosen, None] * block[chosen]
+                part, signed = block[chosen], factor * signs[rows][chosen, None] * block[chosen]
                 gram += signed.T @ part
                 total += signed.sum(axis=0)
 
@@ -141,7 +151,7 @@ class Constraints:
         gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
         if self.has_ties:
             if self._scale is None:
-                _kernel.add_gram(*self._pair("tie"), np.ones(self.n_rows, np.int8), gram, total)
+                _kernel.add_gram(*self._pair("tie"), np.ones(self.n_rows, np.int8), 1.0, gram, total)
             else:
                 for _, block in self._blocks("tie"):
                     gram += block.T @ block
@@ -184,23 +194,18 @@ class _Pieces:
     """J's quadratic pieces ½ vᵀHv − bᵀv + const, each from the last one by the rows that became active or ceased to."""
 
     def __init__(self, objective: Objective) -> None:
-        n_bits = len(objective.prior)
         self.objective, self.active = objective, np.zeros(objective.constraints.n_rows, bool)
-        self.gram, self.total = np.zeros((n_bits, n_bits)), np.zeros(n_bits)
-        self.hessian = np.empty((n_bits, n_bits))
-        self.fixed = np.eye(n_bits) + 2 * objective.c_tie * objective.tie_gram
+        self.hessian, self.linear = 2 * objective.c_tie * objective.tie_gram, objective.prior.copy()
+        self.hessian.flat[:: len(self.linear) + 1] += 1.0
 
     def at(self, margins: Array) -> tuple[Array, Array]:
-        """H and b of the piece with these margins; H holds until the next call."""
+        """H and b of the piece with these margins; both hold until the next call."""
         active = margins < 1.0
         changed = active.view(np.int8) - self.active.view(np.int8)
         if changed.any():
-            self.objective.constraints.add_gram(changed, self.gram, self.total)
+            self.objective.constraints.add_gram(changed, 2 * self.objective.c_order, self.hessian, self.linear)
         self.active = active
-        c = 2 * self.objective.c_order
-        np.multiply(self.gram, c, out=self.hessian)
-        self.hessian += self.fixed
-        return self.hessian, self.objective.prior + c * self.total
+        return self.hessian, self.linear
 
 
 class Solver(Protocol):
@@ -233,7 +238,8 @@ def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-8
         gap = duality_gap(weights, gradient)
         if gap <= tol * value or n_iter == max_iter:
             break
-        step = _non_negative_minimum(hessian, linear, weights) - weights
+        # The first piece is left at once: what two solves find there is near enough.
+        step = _non_negative_minimum(hessian, linear, weights, enough=2 if n_iter == 0 else None) - weights
         margin_step = objective.constraints.margins(weights + step) - margins
         slope = gradient @ step
         # A full step where it helps; otherwise shorter ones, for which the margins are known.
@@ -248,22 +254,31 @@ def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-8
     return Solution(weights, value, gap, n_iter)
 
 
-def _non_negative_minimum(hessian: Array, linear: Array, start: Array) -> Array:
+def _non_negative_minimum(hessian: Array, linear: Array, start: Array, enough: int | None = None) -> Array:
     """Minimum of ½ vᵀHv − bᵀv under v ≥ 0, from a feasible start whose support is the first guess.
+
+    After `enough` solves a point below the start will do.
 
     All wrong signs are exchanged at once, which mostly ends after a few solves (block principal pivoting). Where their
     number stops falling it may not end, and one at a time is exchanged along points that only descend (Lawson and
     Hanson, 1974).
     """
+
+    def value(point: Array) -> float:
+        return float(point @ (0.5 * (hessian @ point) - linear))
+
     tolerance = 1e-12 * (np.abs(linear) + 1.0)
     support = start > 0
-    fewest, patience = len(start) + 1, 3
+    fewest, patience, n_solves = len(start) + 1, 3, 0
     while patience >= 0:
         solution = _minimum_on(support, hessian, linear)
         wrong = np.where(support, solution < 0, hessian @ solution - linear < -tolerance)
         n_wrong = int(wrong.sum())
         if n_wrong == 0:
             return solution
+        n_solves += 1
+        if n_solves == enough and value(near := np.maximum(solution, 0.0)) < value(start):
+            return near
         patience = 3 if n_wrong < fewest else patience - 1
         fewest = min(fewest, n_wrong)
         support ^= wrong
@@ -292,8 +307,8 @@ def _minimum_on(support: npt.NDArray[np.bool_], hessian: Array, linear: Array) -
     if len(chosen) > 0:
         inner, right = hessian.take(chosen, axis=0).take(chosen, axis=1), linear.take(chosen)
         # The Hessian is at least the identity, so that Cholesky's method applies, but for rounding. Its transpose is
-        # itself, in the order of memory that LAPACK takes without a copy.
-        _, found, failed = dposv(inner.T, right, overwrite_a=True)
+        # itself, in the order of memory that LAPACK takes without a copy; the lower half is the faster one.
+        _, found, failed = dposv(inner.T, right, lower=1, overwrite_a=True)
         solution[chosen] = np.linalg.solve(hessian[np.ix_(chosen, chosen)], right) if failed else found
     return solution
 

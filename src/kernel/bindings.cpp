@@ -197,12 +197,13 @@ void combine(Codes plus, Codes minus, Vector<const double> values, Vector<double
     bitrank::combine(rows, values.data(), out.data());
 }
 
-void add_gram(Codes plus, Codes minus, Vector<const std::int8_t> signs, Matrix<double> out, Vector<double> total) {
+void add_gram(Codes plus, Codes minus, Vector<const std::int8_t> signs, double factor, Matrix<double> out,
+              Vector<double> total) {
     const auto rows = packed_rows(plus, minus, total.shape(0));
     require(signs.shape(0) == rows.n_rows, "signs must have one value a row");
     require(out.shape(0) == rows.n_bits && out.shape(1) == rows.n_bits, "out must be (n_bits, n_bits)");
     nb::gil_scoped_release release;
-    bitrank::add_gram(rows, signs.data(), out.data(), total.data());
+    bitrank::add_gram(rows, signs.data(), factor, out.data(), total.data());
 }
 
 std::size_t passive_aggressive(Matrix<const double> order, Matrix<const double> tie, double c_order, double c_tie,
@@ -232,7 +233,8 @@ NB_MODULE(_kernel, module) {
     module.def("kernel_paths", &bitrank::scanner_names);
     module.def("margins", &margins, "plus"_a, "minus"_a, "weights"_a, "out"_a.noconvert());
     module.def("combine", &combine, "plus"_a, "minus"_a, "values"_a, "out"_a.noconvert());
-    module.def("add_gram", &add_gram, "plus"_a, "minus"_a, "signs"_a, "out"_a.noconvert(), "total"_a.noconvert());
+    module.def("add_gram", &add_gram, "plus"_a, "minus"_a, "signs"_a, "factor"_a, "out"_a.noconvert(),
+               "total"_a.noconvert());
     module.def("passive_aggressive", &passive_aggressive, "order"_a, "tie"_a, "c_order"_a, "c_tie"_a, "tolerance"_a,
                "max_sweeps"_a, "weights"_a.noconvert());
 }

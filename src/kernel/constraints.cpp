@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -20,11 +21,11 @@ struct Columns {
     std::size_t n_bits, n_words;
 };
 
-// Inner products of two columns with two others: with common what is not zero in both, popcount(common) less twice
-// popcount(common where the signs differ). In pairs, so that a word read serves twice.
-inline __attribute__((always_inline)) void four_products_plain(const Columns &columns, const std::size_t *left,
-                                                               const std::size_t *right, std::int64_t *products) {
-    for (std::size_t pair = 0; pair < 4; ++pair) {
+// Inner products of four columns with two others: with common what is not zero in both, popcount(common) less twice
+// popcount(common where the signs differ). Eight at once, so that a word read serves more than once.
+inline __attribute__((always_inline)) void products_plain(const Columns &columns, const std::size_t *left,
+                                                          const std::size_t *right, std::int64_t *products) {
+    for (std::size_t pair = 0; pair < 8; ++pair) {
         const std::size_t a = left[pair / 2] * columns.n_words, b = right[pair % 2] * columns.n_words;
         std::int64_t both = 0, opposite = 0;
         for (std::size_t word = 0; word < columns.n_words; ++word) {
@@ -38,40 +39,45 @@ inline __attribute__((always_inline)) void four_products_plain(const Columns &co
 
 #if defined(__x86_64__)
 // The same a vector at a time; n_words is a multiple of eight.
-__attribute__((target("avx512f,avx512vpopcntdq"))) void four_products_avx512(const Columns &columns,
-                                                                            const std::size_t *left,
-                                                                            const std::size_t *right,
-                                                                            std::int64_t *products) {
-    const std::size_t n_words = columns.n_words;
-    const std::size_t from[4] = {left[0] * n_words, left[1] * n_words, right[0] * n_words, right[1] * n_words};
-    __m512i both[4] = {}, opposite[4] = {};
-    for (std::size_t word = 0; word < n_words; word += 8) {
-        __m512i some[4], signs[4];
-        for (std::size_t i = 0; i < 4; ++i) {
-            some[i] = _mm512_loadu_si512(columns.nonzero + from[i] + word);
-            signs[i] = _mm512_loadu_si512((i < 2 ? columns.turned : columns.positive) + from[i] + word);
+__attribute__((target("avx512f,avx512vpopcntdq"))) void products_avx512(const Columns &columns,
+                                                                       const std::size_t *left,
+                                                                       const std::size_t *right,
+                                                                       std::int64_t *products) {
+    __m512i both[8] = {}, opposite[8] = {};
+    for (std::size_t word = 0; word < columns.n_words; word += 8) {
+        __m512i some[2], signs[2];
+        for (std::size_t i = 0; i < 2; ++i) {
+            some[i] = _mm512_loadu_si512(columns.nonzero + right[i] * columns.n_words + word);
+            signs[i] = _mm512_loadu_si512(columns.positive + right[i] * columns.n_words + word);
         }
-        for (std::size_t pair = 0; pair < 4; ++pair) {
-            const __m512i common = _mm512_and_si512(some[pair / 2], some[2 + pair % 2]);
-            // common & (one sign ^ the other)
-            const __m512i differ = _mm512_ternarylogic_epi64(common, signs[pair / 2], signs[2 + pair % 2], 0x60);
-            both[pair] = _mm512_add_epi64(both[pair], _mm512_popcnt_epi64(common));
-            opposite[pair] = _mm512_add_epi64(opposite[pair], _mm512_popcnt_epi64(differ));
+        for (std::size_t i = 0; i < 4; ++i) {
+            const __m512i others = _mm512_loadu_si512(columns.nonzero + left[i] * columns.n_words + word);
+            const __m512i turned = _mm512_loadu_si512(columns.turned + left[i] * columns.n_words + word);
+            for (std::size_t j = 0; j < 2; ++j) {
+                const __m512i common = _mm512_and_si512(others, some[j]);
+                // common & (one sign ^ the other)
+                const __m512i differ = _mm512_ternarylogic_epi64(common, turned, signs[j], 0x60);
+                both[2 * i + j] = _mm512_add_epi64(both[2 * i + j], _mm512_popcnt_epi64(common));
+                opposite[2 * i + j] = _mm512_add_epi64(opposite[2 * i + j], _mm512_popcnt_epi64(differ));
+            }
         }
     }
-    // The four sums at once: neighbours, then quarters, then halves.
-    __m512i sums[4];
-    for (std::size_t pair = 0; pair < 4; ++pair)
-        sums[pair] = _mm512_sub_epi64(both[pair], _mm512_add_epi64(opposite[pair], opposite[pair]));
-    const __m512i first = _mm512_add_epi64(_mm512_unpacklo_epi64(sums[0], sums[1]),
-                                           _mm512_unpackhi_epi64(sums[0], sums[1]));
-    const __m512i second = _mm512_add_epi64(_mm512_unpacklo_epi64(sums[2], sums[3]),
-                                            _mm512_unpackhi_epi64(sums[2], sums[3]));
-    const __m512i quarters = _mm512_add_epi64(
-        _mm512_permutex2var_epi64(first, _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), second),
-        _mm512_permutex2var_epi64(first, _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15), second));
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(products),
-                        _mm256_add_epi64(_mm512_castsi512_si256(quarters), _mm512_extracti64x4_epi64(quarters, 1)));
+    // Four sums at once: neighbours, then quarters, then halves.
+    for (std::size_t four = 0; four < 8; four += 4) {
+        __m512i sums[4];
+        for (std::size_t i = 0; i < 4; ++i)
+            sums[i] = _mm512_sub_epi64(both[four + i], _mm512_add_epi64(opposite[four + i], opposite[four + i]));
+        const __m512i first = _mm512_add_epi64(_mm512_unpacklo_epi64(sums[0], sums[1]),
+                                               _mm512_unpackhi_epi64(sums[0], sums[1]));
+        const __m512i second = _mm512_add_epi64(_mm512_unpacklo_epi64(sums[2], sums[3]),
+                                                _mm512_unpackhi_epi64(sums[2], sums[3]));
+        const __m512i quarters = _mm512_add_epi64(
+            _mm512_permutex2var_epi64(first, _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), second),
+            _mm512_permutex2var_epi64(first, _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15), second));
+        _mm256_storeu_si256(
+            reinterpret_cast<__m256i *>(products + four),
+            _mm256_add_epi64(_mm512_castsi512_si256(quarters), _mm512_extracti64x4_epi64(quarters, 1)));
+    }
 }
 #endif
 
@@ -114,10 +120,10 @@ inline __attribute__((always_inline)) std::uint64_t big_endian(const std::uint8_
     return word;
 }
 
-// Adds to total[i] the sums of the columns, and to gram[i, j], j >= i, their inner products.
-template <class FourProducts>
-inline __attribute__((always_inline)) void add_products(const Columns &columns, double *gram, double *total,
-                                                        FourProducts four_products) {
+// Adds to total[i] the sums of the columns, and to gram[i, j], j >= i, their inner products, times the factor.
+template <class Products>
+inline __attribute__((always_inline)) void add_products(const Columns &columns, double factor, double *gram,
+                                                        double *total, Products products) {
     const std::size_t n_bits = columns.n_bits, n_words = columns.n_words;
     for (std::size_t i = 0; i < n_bits; ++i) {
         std::int64_t some = 0, more = 0;
@@ -125,31 +131,37 @@ inline __attribute__((always_inline)) void add_products(const Columns &columns, 
             some += std::popcount(columns.nonzero[word]);
             more += std::popcount(columns.nonzero[word] & columns.turned[word]);
         }
-        total[i] += static_cast<double>(2 * more - some);
+        total[i] += factor * static_cast<double>(2 * more - some);
     }
-    for (std::size_t i = 0; i < n_bits; i += 2)
+    for (std::size_t i = 0; i < n_bits; i += 4)
         for (std::size_t j = i; j < n_bits; j += 2) {
-            const std::size_t left[2] = {i, std::min(i + 1, n_bits - 1)}, right[2] = {j, std::min(j + 1, n_bits - 1)};
-            std::int64_t products[4];
-            four_products(columns, left, right, products);
-            const auto add = [&](std::size_t row, std::size_t column, std::int64_t product) {
-                gram[row * n_bits + column] += static_cast<double>(product);
-            };
-            add(i, j, products[0]);
-            if (right[1] > j) add(i, right[1], products[1]);
-            if (left[1] > i && j > i) add(left[1], j, products[2]);
-            if (left[1] > i && right[1] > j) add(left[1], right[1], products[3]);
+            // At the end a column stands in for those that there are none of.
+            const std::size_t last = n_bits - 1;
+            const std::size_t left[4] = {i, std::min(i + 1, last), std::min(i + 2, last), std::min(i + 3, last)};
+            const std::size_t right[2] = {j, std::min(j + 1, last)};
+            std::int64_t found[8];
+            products(columns, left, right, found);
+            const bool whole = j >= i + 3 && j < last;
+            for (std::size_t pair = 0; pair < 8; ++pair) {
+                const std::size_t row = i + pair / 2, column = j + pair % 2;
+                if (whole || (row <= column && column < n_bits))
+                    gram[row * n_bits + column] += factor * static_cast<double>(found[pair]);
+            }
         }
 }
 
-template <class FourProducts>
-inline __attribute__((always_inline)) void add_gram_with(const PackedRows &rows, const std::int8_t *signs, double *gram,
-                                                         double *total, FourProducts four_products) {
+template <class Products>
+inline __attribute__((always_inline)) void add_gram_with(const PackedRows &rows, const std::int8_t *signs,
+                                                         double factor, double *gram, double *total,
+                                                         Products products) {
     const std::size_t n_bytes = (rows.n_bits + 7) / 8, n_bits = rows.n_bits;
-    std::vector<std::uint64_t> nonzero(n_bits * (std::min(rows.n_rows + 511, strip) / 64));
-    std::vector<std::uint64_t> positive(nonzero.size()), turned(nonzero.size());
+    const auto n_chosen = rows.n_rows - static_cast<std::size_t>(std::count(signs, signs + rows.n_rows, 0));
+    // Three arrays of columns, written whole before they are read.
+    const std::size_t size = n_bits * (std::min((n_chosen + 511) / 512 * 512, strip) / 64);
+    const auto columns = std::make_unique_for_overwrite<std::uint64_t[]>(3 * size);
+    std::uint64_t *nonzero = columns.get(), *positive = nonzero + size, *turned = positive + size;
     std::vector<std::size_t> chosen;
-    chosen.reserve(strip);
+    chosen.reserve(std::min(n_chosen, strip));
     for (std::size_t next = 0; next < rows.n_rows;) {
         chosen.clear();
         for (; next < rows.n_rows && chosen.size() < strip; ++next)
@@ -182,24 +194,28 @@ inline __attribute__((always_inline)) void add_gram_with(const PackedRows &rows,
                     }
             }
         }
-        add_products({nonzero.data(), positive.data(), turned.data(), n_bits, n_words}, gram, total, four_products);
+        add_products({nonzero, positive, turned, n_bits, n_words}, factor, gram, total, products);
     }
-    for (std::size_t i = 0; i < n_bits; ++i)
-        for (std::size_t j = 0; j < i; ++j) gram[i * n_bits + j] = gram[j * n_bits + i];
+    // Mirrored in squares, which stay in the cache.
+    constexpr std::size_t side = 16;
+    for (std::size_t top = 0; top < n_bits; top += side)
+        for (std::size_t from = 0; from <= top; from += side)
+            for (std::size_t i = top; i < std::min(top + side, n_bits); ++i)
+                for (std::size_t j = from; j < std::min(from + side, i); ++j) gram[i * n_bits + j] = gram[j * n_bits + i];
 }
 
 // Counting bits is most of the work: the same lines, compiled also for processors that have an instruction for it.
-constexpr auto plain = [](auto &&...given) __attribute__((always_inline)) { four_products_plain(given...); };
+constexpr auto plain = [](auto &&...given) __attribute__((always_inline)) { products_plain(given...); };
 #if defined(__x86_64__)
 __attribute__((target("popcnt,avx512f,avx512vpopcntdq"))) void add_gram_avx512(const PackedRows &rows,
-                                                                              const std::int8_t *signs, double *gram,
-                                                                              double *total) {
-    add_gram_with(rows, signs, gram, total, four_products_avx512);
+                                                                              const std::int8_t *signs, double factor,
+                                                                              double *gram, double *total) {
+    add_gram_with(rows, signs, factor, gram, total, products_avx512);
 }
 
-__attribute__((target("popcnt"))) void add_gram_popcnt(const PackedRows &rows, const std::int8_t *signs, double *gram,
-                                                       double *total) {
-    add_gram_with(rows, signs, gram, total, plain);
+__attribute__((target("popcnt"))) void add_gram_popcnt(const PackedRows &rows, const std::int8_t *signs,
+                                                       double factor, double *gram, double *total) {
+    add_gram_with(rows, signs, factor, gram, total, plain);
 }
 #endif
 
@@ -250,12 +266,12 @@ void combine(const PackedRows &rows, const double *values, double *out) {
     }
 }
 
-void add_gram(const PackedRows &rows, const std::int8_t *signs, double *gram, double *total) {
+void add_gram(const PackedRows &rows, const std::int8_t *signs, double factor, double *gram, double *total) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512vpopcntdq")) return add_gram_avx512(rows, signs, gram, total);
-    if (__builtin_cpu_supports("popcnt")) return add_gram_popcnt(rows, signs, gram, total);
+    if (__builtin_cpu_supports("avx512vpopcntdq")) return add_gram_avx512(rows, signs, factor, gram, total);
+    if (__builtin_cpu_supports("popcnt")) return add_gram_popcnt(rows, signs, factor, gram, total);
 #endif
-    add_gram_with(rows, signs, gram, total, plain);
+    add_gram_with(rows, signs, factor, gram, total, plain);
 }
 
 std::size_t passive_aggressive(const DenseRows &order, const DenseRows &tie, std::size_t n_bits, double c_order,

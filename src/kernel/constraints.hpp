@@ -20,9 +20,9 @@ void margins(const PackedRows &rows, const double *weights, double *out);
 // out = sum over rows r of values[r] times row r, n_bits.
 void combine(const PackedRows &rows, const double *values, double *out);
 
-// Adds the sums over the rows r of signs[r], which is -1, 0 or 1, times row^T row to gram, n_bits x n_bits and
-// symmetric, and times row to total, n_bits. Whole numbers, counted exactly.
-void add_gram(const PackedRows &rows, const std::int8_t *signs, double *gram, double *total);
+// Adds factor times the sums over the rows r of signs[r], which is -1, 0 or 1, times row^T row to gram, n_bits x n_bits
+// and symmetric, and times row to total, n_bits. The sums are whole numbers, counted exactly.
+void add_gram(const PackedRows &rows, const std::int8_t *signs, double factor, double *gram, double *total);
 
 // The minimum of 1/2 |w - w0|^2 + c_order sum max(0, 1 - order_r w)^2 + c_tie sum (tie_r w)^2 over w >= 0, by
 // coordinate ascent in the dual: made for a handful of rows. Rows are dense. Returns the number of sweeps; when it
