@@ -20,7 +20,7 @@ browser:
 	  && timeout 600 apt-get install -qq --no-install-recommends chromium; }; } >/dev/null 2>&1 || true
 
 # The same with the lowest versions that pyproject.toml allows, in a virtualenv of its own.
-LOWEST := numpy==2.0.* scipy==1.13.* scikit-learn==1.6.* matplotlib==3.9.* psycopg==3.2.*
+LOWEST := numpy==2.0.* scipy==1.13.* scikit-learn==1.6.* matplotlib==3.9.* pyparsing==3.1.* psycopg==3.2.*
 test-lowest:
 	test -d $(VENV)-lowest || $(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" $(LOWEST)

@@ -23,9 +23,10 @@ def itq_digits():
     codes, magnitudes = hasher.transform(X), np.abs(hasher.project(X)).astype(np.float32)
     learn, test = slice(0, 1200), slice(1200, 2000)
 
-    def figures(weights=None):
+    def figures(weights=None, query_codes=None):
         """MAP and precision at 10 over the test rows, each a query for the others."""
-        found = distances(codes[test], codes[test], weights).astype(np.float32)
+        searched = codes[test] if query_codes is None else query_codes
+        found = distances(searched, codes[test], weights).astype(np.float32)
         relevant = labels[test][:, None] == labels[test]
         np.fill_diagonal(found, np.inf)
         np.fill_diagonal(relevant, False)

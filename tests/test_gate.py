@@ -142,7 +142,7 @@ def test_factor_may_be_a_function_of_the_queries():
 
     by_function = choose(codes, y, candidates(good=factor))
     assert by_function == choose(codes, y, candidates(good=GOOD))
-    assert all(part.dtype == np.uint8 for part in seen)
+    assert all(part.dtype == np.int64 for part in seen)
 
 
 def test_a_candidate_that_one_fold_lacks_is_not_compared():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from bitrank import QueryAdaptiveRanker, query_adaptive
+from bitrank import QueryAdaptiveRanker, listwise, query_adaptive
 from bitrank.codes import pack, signs
 from bitrank.gate import BLENDS, blend
 
@@ -63,14 +63,14 @@ def test_gradient_of_the_loss(n_queries, n_items, share, spread, seed):
     rng = np.random.default_rng(seed)
     scores = spread * rng.normal(size=(n_queries, n_items))
     similar = rng.random((n_queries, n_items)) < share
-    got = query_adaptive._loss_gradient(scores, similar)
+    got = listwise.loss_gradient(scores, similar)
     np.testing.assert_allclose(got, differences(lambda s: direct_loss(s, similar), scores), atol=1e-6)
 
 
 def test_gradient_of_large_scores_is_finite():
     scores = np.float32([[300, -300, 0, 200], [-500, 500, 500, -500]])
     similar = np.array([[False, True, True, False], [True, False, False, False]])
-    got = query_adaptive._loss_gradient(scores, similar)
+    got = listwise.loss_gradient(scores, similar)
     assert np.isfinite(got).all()
     assert (got[similar] <= 0).all()
     assert (got[~similar] >= 0).all()
@@ -84,7 +84,7 @@ def test_one_step_follows_the_gradient_of_the_whole_model(monkeypatch, with_magn
     bits = signs(codes, 5)
     magnitudes = rng.random((12, 5)).astype(np.float32) + np.float32(0.5) if with_magnitudes else None
     seen = []
-    monkeypatch.setattr(query_adaptive._Adam, "step", lambda self, gradient, rate: seen.append(gradient))
+    monkeypatch.setattr(listwise.Adam, "step", lambda self, gradient, rate: seen.append(gradient))
     query_adaptive._train(bits, y, magnitudes, 1, np.random.default_rng(1), "")
     batch = np.random.default_rng(1)
     queries, items = batch.integers(12, size=12), batch.integers(12, size=12)

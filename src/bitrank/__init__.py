@@ -5,6 +5,7 @@ from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashin
 from bitrank.index import Index
 from bitrank.online import OnlineRankingSVM
 from bitrank.query_adaptive import QueryAdaptiveRanker
+from bitrank.query_vectors import QueryVectorRanker
 from bitrank.ranking_svm import RankingSVM
 from bitrank.storage import IndexFormatError
 from bitrank.whrank import WhRank
@@ -17,6 +18,7 @@ __all__ = [
     "IsotropicHashing",
     "OnlineRankingSVM",
     "QueryAdaptiveRanker",
+    "QueryVectorRanker",
     "RankingSVM",
     "SignBits",
     "SpectralHashing",

@@ -78,6 +78,25 @@ def signs(codes: Codes, n_bits: int) -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(table[codes].reshape(len(codes), 8 * codes.shape[1])[:, :n_bits])
 
 
+def split_vectors(vectors: npt.ArrayLike) -> tuple[Codes, Weights]:
+    """Real vectors, one a query, as codes and weights: their signs and their sizes.
+
+    By them a weighted Hamming distance orders items as minus the inner product of the vector and the item's ±1 does.
+
+    Examples
+    --------
+    >>> codes, weights = split_vectors([[0.5, -2.0, 1.0]])
+    >>> unpack(codes, n_bits=3), weights
+    (array([[1, 0, 1]], dtype=uint8), array([[0.5, 2. , 1. ]], dtype=float32))
+    """
+    array = np.asarray(vectors, np.float32)
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"vectors must be a matrix with one vector a row, got an array of shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError("vectors must be finite, got NaN or infinity")
+    return np.packbits(array > 0, axis=1), np.abs(array)
+
+
 def acdv(a: Codes, b: Codes) -> Codes:
     """Absolute code difference vectors, packed: bits set where two codes differ (row by row, with broadcasting).
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, distances
+from bitrank.codes import Codes, Weights, distances, signs, split_vectors
 from bitrank.metrics import average_precision, precision_at
 
 Rows = npt.NDArray[np.int64]
@@ -20,8 +20,9 @@ Floats = npt.NDArray[np.float64]
 Scoring = Literal["guarded", "map", "p10"]
 Validation = Literal["rows", "classes"]
 
-# What multiplies the bits of a query: one vector, or a function of the query codes.
-Factor = Weights | Callable[[Codes], Weights]
+# What multiplies the bits of a query: one vector, or a function of the rows that are the queries. A negative weight
+# says that the query's bit is better turned.
+Factor = Weights | Callable[[Rows], Weights]
 Learn = Callable[[Rows], Iterator[tuple[dict[str, Any], Factor]]]
 
 BLENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -88,8 +89,8 @@ def blend_at_scale(factor: npt.NDArray[Any], amount: float, scale: float) -> Flo
 
 
 def mean_one(values: npt.NDArray[Any]) -> Floats:
-    """Scale each row to mean 1; rows of zeros become ones."""
-    mean = values.mean(axis=-1, keepdims=True, dtype=np.float64)
+    """Scale each row to a mean size of 1; rows of zeros become ones."""
+    mean = np.abs(values).mean(axis=-1, keepdims=True, dtype=np.float64)
     return np.where(mean > 0, values / np.where(mean > 0, mean, 1.0), 1.0)
 
 
@@ -237,72 +238,103 @@ class HeldOut:
         rows = fold.queries[with_similar]
         if len(rows) == 0:
             raise ValueError("no held-out query has a similar item: the classes are too small to hold rows out")
+        self.codes, self.y, self.rows, self.collection = codes, y, rows, fold.collection
         self.queries, self.n_bits = codes[rows], n_bits
         self.magnitudes = None if magnitudes is None else magnitudes[rows]
         self.halves = _halves(y, rows[:_MAP_QUERIES], fold.sample)
         self.samples = [codes[items] for _, items in self.halves]
         self.classes = np.concatenate([y[rows[half]] for half, _ in self.halves])
-        signs = (1.0, -1.0) if len(self.halves) == 2 else (0.0,)
+        side = (1.0, -1.0) if len(self.halves) == 2 else (0.0,)
         self.sides = np.concatenate(
-            [np.full(len(half), sign) for (half, _), sign in zip(self.halves, signs, strict=True)]
+            [np.full(len(half), sign) for (half, _), sign in zip(self.halves, side, strict=True)]
         )
         self.own = np.concatenate([rows[half][:, None] == items for half, items in self.halves])
         self.relevant = np.concatenate([y[rows[half]][:, None] == y[items] for half, items in self.halves]) & ~self.own
-        near = self._nearest(codes, rows, fold.collection)
-        self.near = codes[near]
-        self.near_relevant = y[near] == y[rows][:, None]
-        self.uniform = self._distances(None)
+        uniform = self._weights(None)
+        self.near = self._nearest(uniform)
+        self.near_relevant = y[self.near] == y[rows][:, None]
+        self.uniform = self._to_sample(uniform), self._to_rows(self.near, uniform)
 
-    def _nearest(self, codes: Codes, rows: Rows, collection: Rows) -> Rows:
-        """For each query the rows nearest to it by uniform weights, itself left out."""
-        n_near = min(_NEAREST, len(collection) - 1)
-        near = np.empty((len(rows), n_near), np.int64)
-        for start in range(0, len(rows), 64):
+    def _nearest(self, weights: Weights | None) -> Rows:
+        """For each query the rows of the collection nearest to it, itself left out."""
+        n_near = min(_NEAREST, len(self.collection) - 1)
+        near = np.empty((len(self.rows), n_near), np.int64)
+        for start in range(0, len(self.rows), 64):
             part = slice(start, start + 64)
-            found = distances(self.queries[part], codes[collection], self._weights(None, part)).astype(np.float32)
-            found[rows[part][:, None] == collection] = np.inf
-            near[part] = collection[np.argpartition(found, n_near - 1, axis=1)[:, :n_near]]
+            found = self._distances(self.queries[part], self.codes[self.collection], _part(weights, part))
+            found[self.rows[part][:, None] == self.collection] = np.inf
+            near[part] = self.collection[np.argpartition(found, n_near - 1, axis=1)[:, :n_near]]
         return near
 
-    def _weights(self, factor: Factor | None, part: slice) -> Weights | None:
+    def _weights(self, factor: Factor | None) -> Weights | None:
         if factor is None:
-            return None if self.magnitudes is None else self.magnitudes[part]
+            return self.magnitudes
         weights = np.broadcast_to(
-            mean_one(factor(self.queries[part]) if callable(factor) else factor),
-            (len(self.queries[part]), self.n_bits),
+            mean_one(factor(self.rows) if callable(factor) else factor), (len(self.rows), self.n_bits)
         )
-        return (weights if self.magnitudes is None else weights * self.magnitudes[part]).astype(np.float32)
+        return (weights if self.magnitudes is None else weights * self.magnitudes).astype(np.float32)
 
-    def _distances(self, factor: Factor | None) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """To the sample, and to each query's nearest items."""
-        weights = self._weights(factor, slice(None))
-        to_sample = np.concatenate(
-            [
-                distances(self.queries[half], sample, None if weights is None else weights[half])
-                for (half, _), sample in zip(self.halves, self.samples, strict=True)
-            ]
-        ).astype(np.float32, copy=False)
-        to_near = np.empty(self.near.shape[:2], np.float32)
-        for row, (query, items) in enumerate(zip(self.queries, self.near, strict=True)):
-            to_near[row] = distances(query[None], items, None if weights is None else weights[row], threads=1)
-        return to_sample, to_near
+    def _distances(
+        self, queries: Codes, items: Codes, weights: Weights | None, threads: int | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Weighted distances, but for a constant of the query where its weights may be negative."""
+        if weights is not None and weights.min() < 0:
+            queries, weights = split_vectors(signs(queries, self.n_bits) * weights)
+        return distances(queries, items, weights, threads=threads).astype(np.float32, copy=False)
+
+    def _to_sample(self, weights: Weights | None) -> npt.NDArray[np.float32]:
+        parts = zip(self.halves, self.samples, strict=True)
+        return np.concatenate(
+            [self._distances(self.queries[half], sample, _part(weights, half)) for (half, _), sample in parts]
+        )
+
+    def _to_rows(self, rows: Rows, weights: Weights | None) -> npt.NDArray[np.float32]:
+        """From each query to rows of its own."""
+        found = np.empty(rows.shape, np.float32)
+        for at, (query, items) in enumerate(zip(self.queries, rows, strict=True)):
+            here = _part(weights, slice(at, at + 1))
+            found[at] = self._distances(query[None], self.codes[items], here, threads=1)[0]
+        return found
 
     def judge(self) -> tuple[Floats, Floats]:
         """Average precision and precision at 10 of every query, by uniform weights."""
-        return self._score(*(found.copy() for found in self.uniform))
+        to_sample, to_near = self.uniform
+        return self._score(to_sample.copy(), to_near, self.near_relevant)
 
     def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, tuple[Floats, Floats]]]:
         """The same for every blend with the factor: a blend of weights is a blend of distances."""
-        full = self._distances(factor)
+        weights = self._weights(factor)
+        uniform, near_relevant = self.uniform, self.near_relevant
+        full = self._to_sample(weights), self._to_rows(self.near, weights)
+        if weights is not None and weights.min() < 0:
+            # Turned bits find items that are far by uniform weights: those nearest by the factor are looked at as well.
+            more = self._nearest(weights)
+            known = np.array([np.isin(new, old) for new, old in zip(more, self.near, strict=True)])
+            far = np.where(known, np.float32(1e30), np.float32(0))
+            near_relevant = np.hstack([near_relevant, (self.y[more] == self.y[self.rows][:, None]) & ~known])
+            uniform, full = (
+                (to_sample, np.hstack([to_near, self._to_rows(more, by) + far]))
+                for (to_sample, to_near), by in ((uniform, self.magnitudes), (full, weights))
+            )
         for amount in blends:
             share = np.float32(amount)
-            yield amount, self._score(*((1 - share) * a + share * b for a, b in zip(self.uniform, full, strict=True)))
+            to_sample, to_near = ((1 - share) * a + share * b for a, b in zip(uniform, full, strict=True))
+            yield amount, self._score(to_sample, to_near, near_relevant)
 
-    def _score(self, to_sample: npt.NDArray[np.float32], to_near: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:
+    def _score(
+        self,
+        to_sample: npt.NDArray[np.float32],
+        to_near: npt.NDArray[np.float32],
+        near_relevant: npt.NDArray[np.bool_],
+    ) -> tuple[Floats, Floats]:
         to_sample[self.own] = np.inf
         # A query without a similar item among its nearest has a precision of 0 there, not an unknown one.
-        p10 = np.nan_to_num(precision_at(to_near, self.near_relevant, 10))
+        p10 = np.nan_to_num(precision_at(to_near, near_relevant, 10))
         return average_precision(to_sample, self.relevant), p10
+
+
+def _part(weights: Weights | None, part: slice | Rows) -> Weights | None:
+    return None if weights is None else weights[part]
 
 
 def _halves(y: npt.NDArray[Any], queries: Rows, items: Rows) -> list[tuple[Rows, Rows]]:

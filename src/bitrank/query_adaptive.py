@@ -27,10 +27,9 @@ from bitrank.codes import (
     signs,
     weights_for_queries,
 )
+from bitrank.listwise import Adam, Matrix, loss_gradient
 from bitrank.progress import progress
 from bitrank.quadruplets import Rows
-
-Matrix = npt.NDArray[np.float32]
 
 _N_QUERIES, _N_ITEMS = 256, 1024  # of a step
 _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
@@ -38,9 +37,6 @@ _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
 # much of the list the loss looks at: larger is nearer to the top. Of 1.1 to 4.5, tried on digits and on text, this
 # gave the best MAP at precision at 10 not below Hamming's.
 _SHARPNESS = 2.0
-# The loss is a mix of two: every similar item before the dissimilar ones (serves MAP), and some similar item before
-# everything (serves the top of the list).
-_EVERY, _SOME = np.float32(0.4), np.float32(0.6)
 
 
 class QueryAdaptiveRanker(BaseEstimator):
@@ -127,7 +123,7 @@ class QueryAdaptiveRanker(BaseEstimator):
 
         def learn(rows: Rows) -> Iterator[tuple[dict[str, Any], gate.Factor]]:
             coef, intercept = train(rows, "query-adaptive weights, to choose the blend")
-            yield {}, lambda queries: _softplus(signs(queries, n_bits) @ coef.T + intercept)
+            yield {}, lambda queries: _softplus(bits[queries] @ coef.T + intercept)
 
         choice = gate.choose(
             codes,
@@ -170,7 +166,7 @@ def _train(
     """Adam with a cosine schedule on random batches; returns M and b."""
     n, n_bits = bits.shape
     coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
-    steps = [_Adam(coef), _Adam(intercept)]
+    steps = [Adam(coef), Adam(intercept)]
     sharpness = np.float32(_SHARPNESS / np.sqrt(n_bits))
     for step in progress(range(n_steps), label=label):
         queries, items = random.integers(n, size=min(_N_QUERIES, n)), random.integers(n, size=min(_N_ITEMS, n))
@@ -183,43 +179,10 @@ def _train(
         # A weighted Hamming distance is, but for a constant of the query, minus half this inner product.
         signed = np.float32(0.5) * (query_bits if magnitudes is None else query_bits * magnitudes[queries])
         scores = (scale * weights * signed) @ item_bits.T
-        by_scaled = signed * (_loss_gradient(scores, similar) @ item_bits)
+        by_scaled = signed * (loss_gradient(scores, similar) @ item_bits)
         along = (by_scaled * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
         by_raw = scale * (by_scaled - along) * expit(raw)
         rate = min(0.1, _LEARNING_RATE / n_bits) * 0.5 * (1 + np.cos(np.pi * step / n_steps))
         for adam, gradient in zip(steps, (by_raw.T @ query_bits, by_raw.sum(axis=0)), strict=True):
             adam.step(gradient, rate)
     return coef, intercept
-
-
-def _loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
-    """Gradient by the scores of the listwise loss, averaged over the queries that have a similar item in the batch.
-
-    With e = exp(score) and N the sum of e over dissimilar items, the loss of a query is the mean over its similar
-    items i of log(1 + N / e_i), and −log of the similar items' share of all e, in the mix given above.
-    """
-    # Bounded below, so that similar items far behind do not vanish, and still pull.
-    e = np.exp(np.maximum(scores - scores.max(axis=1, keepdims=True), np.float32(-60)))
-    n_similar = similar.sum(axis=1, keepdims=True).astype(np.float32)
-    similar_e = np.where(similar, e, np.float32(0))
-    of_similar = similar_e.sum(axis=1, keepdims=True)
-    of_dissimilar = np.maximum((e - similar_e).sum(axis=1, keepdims=True), np.float32(1e-30))
-    share = np.where(similar, 1 / (e + of_dissimilar), np.float32(0)) / np.maximum(n_similar, 1)
-    every = np.where(similar, -of_dissimilar * share, e * share.sum(axis=1, keepdims=True))
-    some = e / (of_similar + of_dissimilar) - similar_e / np.maximum(of_similar, np.float32(1e-30))
-    gradient: Matrix = np.where(n_similar > 0, _EVERY * every + _SOME * some, np.float32(0))
-    return gradient / np.float32(max(1, int((n_similar > 0).sum())))
-
-
-class _Adam:
-    """Adam's state for one array, which it changes in place."""
-
-    def __init__(self, array: Matrix) -> None:
-        self.array, self.mean, self.square, self.count = array, np.zeros_like(array), np.zeros_like(array), 0
-
-    def step(self, gradient: Matrix, rate: float) -> None:
-        self.count += 1
-        self.mean += np.float32(0.1) * (gradient - self.mean)
-        self.square += np.float32(0.01) * (gradient * gradient - self.square)
-        scale = np.sqrt(self.square / (1 - 0.99**self.count)) + np.float32(1e-10)
-        self.array -= np.float32(rate / (1 - 0.9**self.count)) * self.mean / scale

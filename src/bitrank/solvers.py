@@ -109,7 +109,7 @@ class Constraints:
     def margins(self, weights: Array) -> Array:
         """D w: how much farther the dissimilar item is than the similar one."""
         if weights[0] != 0 and (weights == weights[0]).all():
-            return weights[0] * self._even_margins
+            return float(weights[0]) * self._even_margins
         return self._margins(weights)
 
     @cached_property

@@ -1,0 +1,158 @@
+"""QueryVectorRanker: its gradients against finite differences, its gains on the digits, its gate, and the search."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from test_query_adaptive import differences, direct_loss, toy
+
+from bitrank import Index, QueryVectorRanker, listwise, query_vectors
+from bitrank.codes import distances, pack, signs, split_vectors, unpack
+from bitrank.gate import BLENDS
+
+
+def fast(**options):
+    return QueryVectorRanker(**{"n_steps": 30, "n_hidden": 16, "random_state": 0, **options})
+
+
+# The search -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**31))
+def test_a_code_and_weights_order_as_the_inner_product(n, n_bits, seed):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(n, n_bits)).astype(np.float32)
+    vectors[rng.random(vectors.shape) < 0.2] = 0
+    items = pack(rng.integers(2, size=(30, n_bits)))
+    codes, weights = split_vectors(vectors)
+    assert (weights >= 0).all()
+    np.testing.assert_array_equal(unpack(codes, n_bits), vectors > 0)
+    # Twice the distance and the inner product add up to the sum of the weights.
+    inner = vectors.astype(float) @ signs(items, n_bits).T.astype(float)
+    total = weights.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        2 * distances(codes, items, weights) + inner, np.broadcast_to(total, inner.shape), atol=1e-3
+    )
+
+
+def test_an_index_answers_them():
+    codes, y = toy()
+    queries = fast().fit(codes, y).queries_for(codes[:5])
+    found = Index(codes, n_bits=16).search(queries.codes, 10, weights=queries.weights)
+    expected = np.sort(distances(queries.codes, codes, queries.weights), axis=1)[:, :10]
+    np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=1e-6)
+
+
+# Gradients ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_descends_the_loss(monkeypatch):
+    rng = np.random.default_rng(3)
+    n_bits, n_inputs, n_hidden = 5, 8, 4
+    bits, y = signs(pack(rng.integers(2, size=(12, n_bits))), n_bits), rng.integers(2, size=12)
+    inputs = np.hstack([bits, rng.normal(size=(12, 2)), np.ones((12, 1))]).astype(np.float32)
+    shapes = (n_bits, n_inputs), (n_hidden, n_inputs), (n_bits, n_hidden)
+    network = query_vectors._Network(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
+    seen = []
+    monkeypatch.setattr(query_vectors, "_start", lambda *_: network)
+    monkeypatch.setattr(listwise.Adam, "step", lambda self, gradient, rate: seen.append(gradient))
+    query_vectors._train(inputs, bits, y, np.arange(12), n_hidden, 1, np.random.default_rng(1), "")
+    batch = np.random.default_rng(1)
+    queries, items = batch.integers(12, size=12), batch.integers(12, size=12)
+    similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)
+
+    def loss(direct, inner, outer):
+        given = inputs[queries].astype(float)
+        vectors = given @ direct.T + np.maximum(given @ inner.T, 0) @ outer.T
+        return direct_loss(vectors @ bits[items].T, similar)
+
+    at = [array.astype(float) for array in network]
+    for place, gradient in enumerate(seen):
+        numeric = differences(lambda array, place=place: loss(*at[:place], array, *at[place + 1 :]), at[place])
+        np.testing.assert_allclose(gradient, numeric, atol=1e-4)
+
+
+# Gains and the gate ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_features", [False, True])
+def test_digits_rank_better_than_by_hamming(itq_digits, with_features):
+    """The values before the sign, with their signs, as features."""
+    rows, queries = (
+        (signs(codes, 32) * magnitudes if with_features else None)
+        for codes, magnitudes in (
+            (itq_digits.codes, itq_digits.magnitudes),
+            (itq_digits.queries, itq_digits.query_magnitudes),
+        )
+    )
+    ranker = fast(n_steps=100, n_hidden=64).fit(itq_digits.codes, itq_digits.y, rows)
+    hamming_map, hamming_p10 = itq_digits.figures()
+    made = ranker.queries_for(itq_digits.queries, queries)
+    found = itq_digits.figures(made.weights, made.codes)
+    assert found[0] > hamming_map + (0.2 if with_features else 0.12)
+    assert found[1] > hamming_p10 - 0.002
+    assert ranker.blend_ in BLENDS
+    assert ranker.n_features_ == (32 if with_features else 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_labels_keep_the_query_as_it_is(itq_digits, seed):
+    y = np.random.default_rng(seed).integers(10, size=500)
+    ranker = fast(random_state=seed).fit(itq_digits.codes[:500], y)
+    assert ranker.blend_ == 0.0
+    queries = ranker.queries_for(itq_digits.queries)
+    np.testing.assert_array_equal(queries.codes, itq_digits.queries)
+    np.testing.assert_array_equal(queries.weights, np.ones((800, 32), np.float32))
+
+
+def test_precision_at_10_is_judged_beyond_the_nearest_by_hamming(itq_digits, monkeypatch):
+    """Turned bits bring far items to the top; the gate sees them, also where few of the nearest are looked at."""
+    whole = fast().fit(itq_digits.codes[:900], itq_digits.y[:900]).report_[-1]
+    monkeypatch.setattr(query_vectors.gate, "_NEAREST", 200)
+    near = fast().fit(itq_digits.codes[:900], itq_digits.y[:900]).report_[-1]
+    assert near["p10"] == pytest.approx(whole["p10"], abs=1e-3)
+
+
+def test_the_same_seed_gives_the_same_vectors():
+    codes, y = toy()
+    first, second = (fast().fit(codes, y).queries_for(codes[:20]) for _ in range(2))
+    np.testing.assert_array_equal(first.codes, second.codes)
+    np.testing.assert_array_equal(first.weights, second.weights)
+
+
+def test_clone_and_parameters():
+    ranker = fast(scoring="map", validation="classes")
+    assert clone(ranker).get_params() == ranker.get_params()
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+def test_bad_input():
+    codes, y = toy()
+    features = np.ones((200, 3), np.float32)
+    with pytest.raises(NotFittedError):
+        fast().queries_for(codes)
+    with pytest.raises(ValueError, match="at least two classes"):
+        fast().fit(codes, np.zeros(200))
+    for name in ("n_steps", "n_hidden"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+            fast(**{name: 0}).fit(codes, y)
+    for wrong in (features[:3], features[0]):
+        with pytest.raises(ValueError, match=r"features must have shape \(200, n_features\)"):
+            fast().fit(codes, y, wrong)
+    with pytest.raises(ValueError, match="features must be finite"):
+        fast().fit(codes, y, np.full((200, 3), np.nan))
+    with pytest.raises(ValueError, match="scoring must be one of"):
+        fast(scoring="best").fit(codes, y)
+    ranker = fast().fit(codes, y, np.random.default_rng(0).normal(size=(200, 3)))
+    with pytest.raises(ValueError, match=r"features must have shape \(2, 3\), one row a code, got \(2, 0\)"):
+        ranker.queries_for(codes[:2])
+    with pytest.raises(ValueError, match="query_codes"):
+        ranker.queries_for(codes[:2, :1], features[:2])
+    with pytest.raises(ValueError, match="vectors must be a matrix"):
+        split_vectors([1.0, 2.0])
+    with pytest.raises(ValueError, match="vectors must be finite"):
+        split_vectors([[np.inf, 2.0]])
