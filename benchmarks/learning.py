@@ -119,7 +119,7 @@ class Data:
         self.query_codes, self.query_values = self.test_codes[self.queries], test_values[self.queries]
 
     def evaluate(self, weights: np.ndarray | None = None, query_codes: np.ndarray | None = None) -> dict[str, float]:
-        """MAP and P@10 by weights a query; by None, Hamming's. Other codes may be searched for than the queries' own."""
+        """MAP and P@10 by weights a query; by None, Hamming's. Other codes may stand in for the queries'."""
         parts, searched = [], self.query_codes if query_codes is None else query_codes
         for part in np.array_split(np.arange(len(self.queries)), max(1, len(self.queries) // 250)):
             found = distances(searched[part], self.test_codes, None if weights is None else weights[part])

@@ -31,13 +31,13 @@ STYLES: dict[str, dict[str, Any]] = {
     "RankingSVM": {"color": "#0072b2"},
     "Online": {"color": "#56b4e9"},
     "QueryAdaptive": {"color": "#d55e00", "linewidth": 2.2},
-    "QueryAdaptive-map": {"color": "#7a2f00", "linewidth": 1.4},
+    "QueryVector": {"color": "#009e73", "linewidth": 2.2},
 }
 
 
 def map_by_bits(results: Results, path: Path, datasets: Sequence[str], hasher: str = "ITQ") -> bool:
     """MAP against the number of bits, a panel a dataset: the README's first picture."""
-    names = ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive")
+    names = ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive", "QueryVector")
     figure = Figure(figsize=(3.7 * len(datasets), 3.6), layout="constrained")
     drawn = False
     for axes, dataset in zip(_panels(figure, 1, len(datasets)), datasets, strict=True):
@@ -61,7 +61,7 @@ def pr_curves(results: Results, path: Path, dataset: str, protocol: str = "full"
     for hasher in HASHERS:
         for n_bits in lengths:
             axes = next(panels)
-            for name in ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive"):
+            for name in ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive", "QueryVector"):
                 cell = results.cell(protocol, dataset, hasher, n_bits, name)
                 if cell and "curve" in cell:
                     axes.plot(RECALLS, cell["curve"], label=name, **STYLES[name])

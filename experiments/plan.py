@@ -41,6 +41,8 @@ UNSEEN = (
     "Online",
     "QueryAdaptive",
     "QueryAdaptive-classes",
+    "QueryVector",
+    "QueryVector-classes",
 )
 QUADRUPLETS = (100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 STEPS = (0, 1, 2, 3, 4, 5)
@@ -49,7 +51,7 @@ SLOTS = (0, 2, 5)
 CLICK_C = (0.01, 0.001)  # how far one page may move the weights: as it ships, and a tenth of that
 
 CELLS = {
-    "full": RANKINGS,
+    "full": (*RANKINGS, "QueryVector"),
     "authors": RANKINGS,
     "unseen": UNSEEN,
     "drift": tuple(f"{name}-step{step}" for step in STEPS for name in ("Hamming", "frozen", "online", "retrained")),

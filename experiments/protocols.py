@@ -45,7 +45,7 @@ class Split(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """A split as codes and as the values before the sign."""
+    """A split as codes, as the values before the sign, and as the vectors that were hashed (of the queries alone)."""
 
     codes: Codes
     values: Floats
@@ -55,6 +55,8 @@ class Coded(NamedTuple):
     test_y: npt.NDArray[np.int64]
     queries: Rows
     n_bits: int
+    vectors: Floats
+    query_vectors: Floats
 
 
 @lru_cache(maxsize=1)
@@ -128,23 +130,37 @@ def make_hasher(name: str, n_bits: int, seed: int) -> Any:
 
 def encode(group: Group, data: Data, rows: Split) -> Coded:
     """Learn the group's hasher from the part to learn from, and apply it to both."""
-    hasher = make_hasher(group.hasher, group.n_bits, group.seed).fit(data.X[rows.train])
-    values, test_values = hasher.project(data.X[rows.train]), hasher.project(data.X[rows.test])
+    vectors, test_vectors = data.X[rows.train], data.X[rows.test]
+    hasher = make_hasher(group.hasher, group.n_bits, group.seed).fit(vectors)
+    values, test_values = hasher.project(vectors), hasher.project(test_vectors)
     return Coded(
         *(pack(values > 0), values, data.y[rows.train]),
         *(pack(test_values > 0), test_values, data.y[rows.test]),
         rows.queries,
         group.n_bits,
+        vectors,
+        test_vectors[rows.queries],
     )
 
 
-def judge(codes: Codes, y: npt.NDArray[Any], queries: Rows, weights: Any) -> dict[str, float]:
-    """All figures of a ranking of the codes by these weights (None: plain Hamming) for these of their rows."""
-    return evaluate(distances(codes[queries], codes, weights, threads=1), y[queries][:, None] == y)
+def judge(
+    codes: Codes, y: npt.NDArray[Any], queries: Rows, weights: Any, query_codes: Codes | None = None
+) -> dict[str, float]:
+    """All figures of a ranking of the codes by these weights (None: plain Hamming) for these of their rows.
+
+    The queries' own codes are searched for, or other ones.
+    """
+    return evaluate(_to_all(codes, queries, weights, query_codes), y[queries][:, None] == y)
 
 
-def curve(codes: Codes, y: npt.NDArray[Any], queries: Rows, weights: Any) -> list[float]:
+def curve(
+    codes: Codes, y: npt.NDArray[Any], queries: Rows, weights: Any, query_codes: Codes | None = None
+) -> list[float]:
     """Mean precision at fifty values of recall (`RECALLS`)."""
-    found = distances(codes[queries], codes, weights, threads=1)
+    found = _to_all(codes, queries, weights, query_codes)
     precision, recall = mean_precision_recall(found, y[queries][:, None] == y)
     return np.interp(RECALLS, recall, precision).round(4).tolist()
+
+
+def _to_all(codes: Codes, queries: Rows, weights: Any, query_codes: Codes | None) -> npt.NDArray[Any]:
+    return distances(codes[queries] if query_codes is None else query_codes, codes, weights, threads=1)

@@ -25,7 +25,7 @@ from experiments.rankings import Rankings
 Record = dict[str, Any]
 Records = Iterator[tuple[str, Record]]
 
-CURVES = ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive", "QueryAdaptive-map")
+CURVES = ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive", "QueryVector")
 # The kind of classes that the collection starts with; the others arrive later. Of CIFAR-10, the vehicles.
 FIRST_KIND = {"cifar10": (0, 1, 8, 9)}
 MOST_OF_A_KIND = 20_000
@@ -40,13 +40,14 @@ def compare(group: Group, wanted: list[str], data: Data) -> Records:
     rankings = Rankings(coded, group.dataset, group.seed)
     for name in wanted:
         start = time.perf_counter()
-        weights = rankings.weights(name)
+        query_codes, weights = rankings.queries(name)
         learned = time.perf_counter() - start
-        record = _record(judge(coded.test_codes, coded.test_y, coded.queries, weights), start, sizes(coded))
+        asked = (coded.test_codes, coded.test_y, coded.queries, weights, query_codes)
+        record = _record(judge(*asked), start, sizes(coded))
         record["params"]["fit_seconds"] = learned
         # Curves are drawn from the first seed.
         if group.seed == 0 and name in CURVES:
-            record["curve"] = curve(coded.test_codes, coded.test_y, coded.queries, weights)
+            record["curve"] = curve(*asked)
         yield name, record
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bitrank import OnlineRankingSVM, QueryAdaptiveRanker, RankingSVM, WhRank, gate
+from bitrank import OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank, gate
+from bitrank.codes import Codes
 from bitrank.quadruplets import draw_quadruplets
 from bitrank.whrank import asymmetric_weights
 from experiments.protocols import Coded
@@ -37,8 +38,15 @@ class Rankings:
         self.query_codes = coded.test_codes[coded.queries]
         self.query_values = coded.test_values[coded.queries]
 
+    def queries(self, name: str) -> tuple[Codes, Any]:
+        """Codes to search for and their weights: one vector, one a query, or None for plain Hamming."""
+        if name.startswith("QueryVector"):
+            learner = QueryVectorRanker(validation="classes" if name.endswith("-classes") else "rows")
+            return self.learn(learner, self.coded.vectors).queries_for(self.query_codes, self.coded.query_vectors)
+        return self.query_codes, self.weights(name)
+
     def weights(self, name: str) -> Any:
-        """One vector, one a query, or None for plain Hamming."""
+        """The weights of a ranking that leaves the queries' codes as they are."""
         if name == "Hamming":
             return None
         if name == "asymmetric":
@@ -69,10 +77,10 @@ class Rankings:
             return self.on_magnitudes(QueryAdaptiveRanker())
         raise ValueError(f"no ranking is called {name!r}")
 
-    def learn(self, learner: Any, magnitudes: Any = None) -> Any:
-        """Fit a learner of bitrank, otherwise as it comes, to the split's codes and labels."""
+    def learn(self, learner: Any, more: Any = None) -> Any:
+        """Fit a learner of bitrank, otherwise as it comes, to codes, labels, and magnitudes or vectors."""
         learner.set_params(n_bits=self.coded.n_bits, random_state=self.seed)
-        return learner.fit(self.coded.codes, self.coded.y, magnitudes)
+        return learner.fit(self.coded.codes, self.coded.y, more)
 
     def on_magnitudes(self, learner: Any) -> Any:
         """Weights for float queries, from a learner that has seen the magnitudes of the rows."""

@@ -87,7 +87,8 @@ def readme_table(results: Results, images: tuple[str, ...], quick: bool) -> str:
     n_bits = 32 if quick else 64
     columns = [("full", dataset, "ITQ", n_bits) for dataset in images]
     columns += [] if quick else [("full", "banking77", "SignBits", 384)]
-    names = ("Hamming", "WhRank-adaptive", "asymmetric", "paper-exact", "RankingSVM", "Online", "QueryAdaptive")
+    names = ("Hamming", "WhRank-adaptive", "asymmetric", "paper-exact")
+    names += ("RankingSVM", "Online", "QueryAdaptive", "QueryVector")
     cut = []
     for key in columns:
         parts = []

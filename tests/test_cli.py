@@ -35,7 +35,7 @@ def table(printed):
 
 def test_demo_prints_one_row_a_ranker(demo_run):
     rows = table(demo_run[1])
-    assert list(rows) == ["Hamming", "WhRank", "asymmetric", "RankingSVM", "online", "query-adaptive"]
+    assert list(rows) == ["Hamming", "WhRank", "asymmetric", "RankingSVM", "online", "query-adaptive", "query vector"]
     assert all(0 <= value <= 1 for row in rows.values() for value in row)
 
 
@@ -53,7 +53,7 @@ def test_demo_measures_plain_hamming_as_computed_here(demo_run):
 
 def test_demo_shows_that_weights_help(demo_run):
     rows = table(demo_run[1])
-    for ranker in ("RankingSVM", "online", "query-adaptive"):
+    for ranker in ("RankingSVM", "online", "query-adaptive", "query vector"):
         assert rows[ranker][0] > rows["Hamming"][0]
         assert rows[ranker][2] < rows["Hamming"][2]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import ITQ, OnlineRankingSVM, QueryAdaptiveRanker, RankingSVM, WhRank
+from bitrank import ITQ, OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank
 from bitrank.codes import Codes, Weights, distances
 from bitrank.datasets import digits
 from bitrank.metrics import mean_average_precision, mean_precision_recall, precision_at, tie_mass
@@ -31,6 +31,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "RankingSVM": {"color": "#0072b2", "linestyle": "-"},
     "online": {"color": "#56b4e9", "linestyle": "-"},
     "query-adaptive": {"color": "#d55e00", "linewidth": 2.4},
+    "query vector": {"color": "#009e73", "linewidth": 2.4},
 }
 _RIGHT, _WRONG = "#2a9d3a", "#d62728"
 
@@ -78,9 +79,9 @@ def run_demo(output: str | os.PathLike[str]) -> list[Row]:
     split = split_digits()
     relevant = split.labels[split.queries, None] == split.labels
     rows, curves, ranked = [], {}, {}
-    codes, query_weights = learn(split)
-    for ranker, weights in query_weights.items():
-        found = distances(codes[split.queries], codes, weights)
+    codes, queries = learn(split)
+    for ranker, (query_codes, weights) in queries.items():
+        found = distances(query_codes, codes, weights)
         rows.append(
             Row(
                 ranker,
@@ -90,11 +91,11 @@ def run_demo(output: str | os.PathLike[str]) -> list[Row]:
             )
         )
         curves[ranker] = mean_precision_recall(found, relevant)
-        # The query is in the collection: the first of its list is itself, and not worth a picture.
+        # The query is in the collection: to find itself is not worth a picture.
         found[np.arange(len(found)), split.queries] = found.max()
         ranked[ranker] = np.argsort(found, axis=1, kind="stable")[:, :10]
     draw_curves(rows, curves, folder / CURVES)
-    draw_top_ten(split, ranked["Hamming"], ranked["query-adaptive"], folder / TOP_TEN)
+    draw_top_ten(split, ranked["Hamming"], ranked["query vector"], folder / TOP_TEN)
     return rows
 
 
@@ -116,8 +117,8 @@ def split_digits() -> Split:
     return Split(images[train], labels[train], images[test], labels[test], queries)
 
 
-def learn(split: Split) -> tuple[Codes, dict[str, Weights | None]]:
-    """Codes of the images to search in, and for every ranker the weights of the queries (None: plain Hamming)."""
+def learn(split: Split) -> tuple[Codes, dict[str, tuple[Codes, Weights | None]]]:
+    """Codes of the images to search in, and for every ranker the codes and weights of the queries (None: Hamming)."""
     X, y = _vectors(split.train_images), split.train_labels
     hasher = ITQ(n_bits=64, random_state=0).fit(X)
     train_codes, codes = hasher.transform(X), hasher.transform(_vectors(split.images))
@@ -125,13 +126,18 @@ def learn(split: Split) -> tuple[Codes, dict[str, Weights | None]]:
     query_values = hasher.project(_vectors(split.images[split.queries]))
 
     whrank = WhRank(random_state=0).fit(hasher.project(X), y)
-    return codes, {
+    weights = {
         "Hamming": None,
         "WhRank": whrank.weights_for(query_codes, magnitudes=np.abs(query_values)),
         "asymmetric": asymmetric_weights(query_values),
         "RankingSVM": RankingSVM(random_state=0).fit(train_codes, y).weights_for(query_codes),
         "online": OnlineRankingSVM(random_state=0).fit(train_codes, y).weights_for(query_codes),
         "query-adaptive": QueryAdaptiveRanker(random_state=0).fit(train_codes, y).weights_for(query_codes),
+    }
+    vectors = QueryVectorRanker(random_state=0).fit(train_codes, y, X)
+    return codes, {
+        **{ranker: (query_codes, found) for ranker, found in weights.items()},
+        "query vector": vectors.queries_for(query_codes, _vectors(split.images[split.queries])),
     }
 
 
@@ -166,7 +172,7 @@ def draw_top_ten(split: Split, before: Rows, after: Rows, path: Path) -> None:
     axes.set_title("query", fontsize=11)
     _draw_image(axes, split.images[split.queries[query]], "#333333")
     lines = right.subfigures(2, 1)
-    for line, name, ranked in zip(lines, ("Hamming", "query-adaptive"), (before[query], after[query]), strict=True):
+    for line, name, ranked in zip(lines, ("Hamming", "query vector"), (before[query], after[query]), strict=True):
         hits = split.labels[ranked] == wanted[query]
         line.suptitle(f"{name}: {hits.sum()} of 10 right", x=0.005, horizontalalignment="left", fontsize=11)
         for axes, row, hit in zip(line.subplots(1, 10), ranked, hits, strict=True):
