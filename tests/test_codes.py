@@ -16,6 +16,7 @@ from bitrank.codes import (
     check_n_bits,
     check_weights,
     distances,
+    distances_to_rows,
     hamming,
     n_bytes,
     pack,
@@ -132,6 +133,32 @@ def test_kernel_equals_the_reference_bit_for_bit(n_queries, n, n_bits, per_query
     counts = distances(queries, codes, threads=threads)
     assert counts.dtype == np.uint16
     np.testing.assert_array_equal(counts, hamming(queries, codes))
+
+
+@given(
+    st.integers(0, 6), st.integers(1, 40), st.integers(0, 9), n_bits_of_any_kind, st.booleans(), st.integers(0, 2**31)
+)
+@quick
+def test_distances_to_rows_are_those_of_the_matrix(n_queries, n, n_rows, n_bits, per_query, seed):
+    rng = np.random.default_rng(seed)
+    queries, codes = random_codes(n_queries, n_bits, seed), random_codes(n, n_bits, seed + 1)
+    weights = rng.random((n_queries, n_bits) if per_query else n_bits, np.float32)
+    rows = rng.integers(n, size=(n_queries, n_rows))
+    for given_weights, want in ((weights, weighted_hamming(queries, codes, weights)), (None, hamming(queries, codes))):
+        for threads in (None, 1, 3):
+            got = distances_to_rows(queries, codes, rows, given_weights, threads=threads)
+            assert got.dtype == np.float32
+            np.testing.assert_array_equal(got, np.take_along_axis(want, rows, axis=1))
+
+
+def test_rows_that_do_not_fit():
+    codes = random_codes(3, 16)
+    for rows in (np.zeros((2, 1), int), np.zeros(3, int)):
+        with pytest.raises(ValueError, match="rows must have one row for each of the 3 queries"):
+            distances_to_rows(codes, codes, rows)
+    for row in (-1, 3):
+        with pytest.raises(ValueError, match=f"rows must be from 0 to 2, got {row} to {row}"):
+            distances_to_rows(codes, codes, np.full((3, 1), row))
 
 
 def test_kernel_over_several_strips_and_arrays_that_are_not_contiguous():

@@ -10,6 +10,14 @@ def weighted_hamming(
     out: npt.NDArray[np.float32],
     threads: int = 1,
 ) -> None: ...
+def weighted_hamming_to_rows(
+    queries: npt.NDArray[np.uint8],
+    codes: npt.NDArray[np.uint8],
+    rows: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+    threads: int = 1,
+) -> None: ...
 def hamming(
     queries: npt.NDArray[np.uint8],
     codes: npt.NDArray[np.uint8],

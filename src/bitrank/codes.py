@@ -189,10 +189,7 @@ def distances(
     array([[2, 0]], dtype=uint16)
     """
     queries, codes = _check_pair(queries, codes)
-    if threads is None:
-        threads = os.cpu_count() or 1
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
+    threads = _check_threads(threads)
     shape = (len(queries), len(codes))
     if weights is None:
         counts = np.empty(shape, np.uint16)
@@ -202,6 +199,44 @@ def distances(
     out = np.empty(shape, np.float32)
     _kernel.weighted_hamming(queries, codes, np.ascontiguousarray(rows), out, threads)
     return out
+
+
+def distances_to_rows(
+    queries: Codes,
+    codes: Codes,
+    rows: npt.NDArray[np.int64],
+    weights: npt.ArrayLike | None = None,
+    *,
+    threads: int | None = None,
+) -> npt.NDArray[np.float32]:
+    """The same from each query to rows of its own: float32 of the shape of `rows`, which has one row a query.
+
+    Examples
+    --------
+    >>> codes = pack([[1, 1, 0], [1, 0, 1], [0, 0, 0]])
+    >>> distances_to_rows(codes[:2], codes, np.array([[1, 2], [0, 1]]))
+    array([[2., 2.],
+           [2., 0.]], dtype=float32)
+    """
+    queries, codes = _check_pair(queries, codes)
+    chosen = np.ascontiguousarray(rows, np.int64)
+    if chosen.ndim != 2 or len(chosen) != len(queries):
+        raise ValueError(f"rows must have one row for each of the {len(queries)} queries, got shape {chosen.shape}")
+    if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(codes):
+        raise ValueError(f"rows must be from 0 to {len(codes) - 1}, got {chosen.min()} to {chosen.max()}")
+    given = np.ones(8 * queries.shape[1]) if weights is None else weights
+    each = np.atleast_2d(check_weights(given, width=queries.shape[1], n_queries=len(queries)))
+    out = np.empty(chosen.shape, np.float32)
+    _kernel.weighted_hamming_to_rows(queries, codes, chosen, np.ascontiguousarray(each), out, _check_threads(threads))
+    return out
+
+
+def _check_threads(threads: int | None) -> int:
+    if threads is None:
+        return os.cpu_count() or 1
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    return threads
 
 
 def check_codes(codes: Any, n_bits: int | None = None, name: str = "codes") -> Codes:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, distances, signs, split_vectors
+from bitrank.codes import Codes, Weights, distances, distances_to_rows, signs, split_vectors
 from bitrank.metrics import average_precision, precision_at
 
 Rows = npt.NDArray[np.int64]
@@ -274,13 +274,14 @@ class HeldOut:
         )
         return (weights if self.magnitudes is None else weights * self.magnitudes).astype(np.float32)
 
-    def _distances(
-        self, queries: Codes, items: Codes, weights: Weights | None, threads: int | None = None
-    ) -> npt.NDArray[np.float32]:
-        """Weighted distances, but for a constant of the query where its weights may be negative."""
+    def _distances(self, queries: Codes, items: Codes, weights: Weights | None) -> npt.NDArray[np.float32]:
+        return distances(*self._turned(queries, items, weights)).astype(np.float32, copy=False)
+
+    def _turned(self, queries: Codes, items: Codes, weights: Weights | None) -> tuple[Codes, Codes, Weights | None]:
+        """Weights that are not negative: by them distances are the same but for a constant of the query."""
         if weights is not None and weights.min() < 0:
             queries, weights = split_vectors(signs(queries, self.n_bits) * weights)
-        return distances(queries, items, weights, threads=threads).astype(np.float32, copy=False)
+        return queries, items, weights
 
     def _to_sample(self, weights: Weights | None) -> npt.NDArray[np.float32]:
         parts = zip(self.halves, self.samples, strict=True)
@@ -290,11 +291,8 @@ class HeldOut:
 
     def _to_rows(self, rows: Rows, weights: Weights | None) -> npt.NDArray[np.float32]:
         """From each query to rows of its own."""
-        found = np.empty(rows.shape, np.float32)
-        for at, (query, items) in enumerate(zip(self.queries, rows, strict=True)):
-            here = _part(weights, slice(at, at + 1))
-            found[at] = self._distances(query[None], self.codes[items], here, threads=1)[0]
-        return found
+        queries, codes, weights = self._turned(self.queries, self.codes, weights)
+        return distances_to_rows(queries, codes, rows, weights)
 
     def judge(self) -> tuple[Floats, Floats]:
         """Average precision and precision at 10 of every query, by uniform weights."""

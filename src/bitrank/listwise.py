@@ -18,17 +18,26 @@ def loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
     With e = exp(score) and N the sum of e over dissimilar items, the loss of a query is the mean over its similar
     items i of log(1 + N / e_i), and −log of the similar items' share of all e, in the mix given above.
     """
-    # Bounded below, so that similar items far behind do not vanish, and still pull.
-    e = np.exp(np.maximum(scores - scores.max(axis=1, keepdims=True), np.float32(-60)))
-    n_similar = similar.sum(axis=1, keepdims=True).astype(np.float32)
-    similar_e = np.where(similar, e, np.float32(0))
+    tiny = np.float32(1e-30)
+    # Bounded below, so that similar items far behind do not vanish, and still pull. In place: these arrays are the work.
+    e = scores - scores.max(axis=1, keepdims=True)
+    np.maximum(e, np.float32(-60), out=e)
+    np.exp(e, out=e)
+    mask = similar.astype(np.float32)
+    n_similar = mask.sum(axis=1, keepdims=True)
+    each = np.where(n_similar > 0, np.float32(1 / max(1, np.count_nonzero(n_similar))), np.float32(0))
+    similar_e = e * mask
+    pull = e - similar_e
     of_similar = similar_e.sum(axis=1, keepdims=True)
-    of_dissimilar = np.maximum((e - similar_e).sum(axis=1, keepdims=True), np.float32(1e-30))
-    share = np.where(similar, 1 / (e + of_dissimilar), np.float32(0)) / np.maximum(n_similar, 1)
-    every = np.where(similar, -of_dissimilar * share, e * share.sum(axis=1, keepdims=True))
-    some = e / (of_similar + of_dissimilar) - similar_e / np.maximum(of_similar, np.float32(1e-30))
-    gradient: Matrix = np.where(n_similar > 0, _EVERY * every + _SOME * some, np.float32(0))
-    return gradient / np.float32(max(1, int((n_similar > 0).sum())))
+    of_dissimilar = np.maximum(pull.sum(axis=1, keepdims=True), tiny)
+    # Of the mean: 1 / (e_i + N) for the similar items, and their sum, which pushes the dissimilar ones.
+    np.divide(mask, np.add(e, of_dissimilar, out=pull), out=pull)
+    pull /= np.maximum(n_similar, 1)
+    push = _EVERY * pull.sum(axis=1, keepdims=True)
+    gradient = np.multiply(e, each * (push + _SOME / (of_similar + of_dissimilar)), out=e)
+    gradient -= np.multiply(pull, each * _EVERY * of_dissimilar, out=pull)
+    gradient -= np.multiply(similar_e, each * (push + _SOME / np.maximum(of_similar, tiny)), out=similar_e)
+    return gradient
 
 
 class Adam:

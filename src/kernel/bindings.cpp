@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -42,6 +43,24 @@ void weighted_hamming(Codes queries, Codes codes, Weights weights, Matrix<float>
                                   n_bits,         weights.data(),   weights.shape(0) > 1, out.data()};
     nb::gil_scoped_release release;
     bitrank::weighted_hamming(task, threads);
+}
+
+void weighted_hamming_to_rows(Codes queries, Codes codes, Matrix<const std::int64_t> rows, Weights weights,
+                              Matrix<float> out, std::size_t threads) {
+    const std::size_t n_bits = weights.shape(1);
+    require(queries.shape(1) == (n_bits + 7) / 8 && codes.shape(1) == queries.shape(1),
+            "queries and codes must have ceil(n_bits / 8) bytes, n_bits being the width of weights");
+    require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0), "weights: one row, or one for each query");
+    require(rows.shape(0) == queries.shape(0), "rows must have one row for each query");
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == rows.shape(1), "out must have the shape of rows");
+    const std::int64_t *first = rows.data(), *last = first + rows.size();
+    const auto n_codes = static_cast<std::int64_t>(codes.shape(0));
+    require(std::all_of(first, last, [n_codes](std::int64_t row) { return row >= 0 && row < n_codes; }),
+            "rows must be rows of codes");
+    const bitrank::Distances task{queries.data(), queries.shape(0), codes.data(),          codes.shape(0),
+                                  n_bits,         weights.data(),   weights.shape(0) > 1, out.data()};
+    nb::gil_scoped_release release;
+    bitrank::weighted_hamming_to_rows(task, first, rows.shape(1), threads);
 }
 
 void hamming(Codes queries, Codes codes, Matrix<std::uint16_t> out, std::size_t threads) {
@@ -220,6 +239,8 @@ NB_MODULE(_kernel, module) {
     using namespace nb::literals;
     module.def("weighted_hamming", &weighted_hamming, "queries"_a, "codes"_a, "weights"_a, "out"_a.noconvert(),
                "threads"_a = 1);
+    module.def("weighted_hamming_to_rows", &weighted_hamming_to_rows, "queries"_a, "codes"_a, "rows"_a, "weights"_a,
+               "out"_a.noconvert(), "threads"_a = 1);
     module.def("hamming", &hamming, "queries"_a, "codes"_a, "out"_a.noconvert(), "threads"_a = 1);
     module.def("search", &search, "queries"_a, "weights"_a, "order"_a, "segments"_a, "k"_a, "radius"_a, "threads"_a,
                "path"_a = "");

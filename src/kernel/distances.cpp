@@ -39,7 +39,11 @@ void byte_tables(const float *weights, std::size_t n_bits, float *tables) {
     }
 }
 
-void weighted_hamming(const Distances &task, std::size_t n_threads) {
+namespace {
+
+// From each query to n_to codes, code_of(q, i) being the i-th of them.
+template <typename CodeOf>
+void weighted_hamming_to(const Distances &task, std::size_t n_to, std::size_t n_threads, CodeOf code_of) {
     const std::size_t n_bytes = (task.n_bits + 7) / 8;
     split(task.n_queries, n_threads, [&](std::size_t first, std::size_t last) {
         std::vector<float> tables(n_bytes * 256);
@@ -47,9 +51,9 @@ void weighted_hamming(const Distances &task, std::size_t n_threads) {
             if (q == first || task.weights_per_query)
                 byte_tables(task.weights + (task.weights_per_query ? q * task.n_bits : 0), task.n_bits, tables.data());
             const std::uint8_t *query = task.queries + q * n_bytes;
-            float *out = task.out + q * task.n_codes;
-            for (std::size_t i = 0; i < task.n_codes; ++i) {
-                const std::uint8_t *code = task.codes + i * n_bytes;
+            float *out = task.out + q * n_to;
+            for (std::size_t i = 0; i < n_to; ++i) {
+                const std::uint8_t *code = task.codes + code_of(q, i) * n_bytes;
                 float sum = 0.0f;
                 for (std::size_t byte = 0; byte < n_bytes; ++byte)
                     sum += tables[byte * 256 + (query[byte] ^ code[byte])];
@@ -57,6 +61,18 @@ void weighted_hamming(const Distances &task, std::size_t n_threads) {
             }
         }
     });
+}
+
+}  // namespace
+
+void weighted_hamming(const Distances &task, std::size_t n_threads) {
+    weighted_hamming_to(task, task.n_codes, n_threads, [](std::size_t, std::size_t i) { return i; });
+}
+
+void weighted_hamming_to_rows(const Distances &task, const std::int64_t *rows, std::size_t n_rows,
+                              std::size_t n_threads) {
+    weighted_hamming_to(task, n_rows, n_threads,
+                        [&](std::size_t q, std::size_t i) { return static_cast<std::size_t>(rows[q * n_rows + i]); });
 }
 
 void hamming(const std::uint8_t *queries, std::size_t n_queries, const std::uint8_t *codes, std::size_t n_codes,

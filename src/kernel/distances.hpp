@@ -25,6 +25,10 @@ struct Distances {
 
 void weighted_hamming(const Distances &task, std::size_t n_threads);
 
+// The same from each query to codes of its own: out[q, i] is the distance to codes[rows[q, i]], n_rows of them.
+void weighted_hamming_to_rows(const Distances &task, const std::int64_t *rows, std::size_t n_rows,
+                              std::size_t n_threads);
+
 // The same without weights: out holds counts, at most 65535 bits.
 void hamming(const std::uint8_t *queries, std::size_t n_queries, const std::uint8_t *codes, std::size_t n_codes,
              std::size_t n_bytes, std::uint16_t *out, std::size_t n_threads);

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.datasets import fetch_openml
 
 from bitrank.datasets.embedded import Digits
 from bitrank.datasets.files import Arrays, Forms, data_folder, read_npz, write_npz
@@ -170,6 +169,8 @@ def _download(source: Source, path: Path) -> tuple[npt.NDArray[Any], npt.NDArray
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         # The parser that needs no pandas.
+        from sklearn.datasets import fetch_openml  # slow to import, and seldom needed
+
         bunch = fetch_openml(data_id=source.data_id, as_frame=False, parser="liac-arff")
     except (OSError, ValueError, EOFError, http.client.HTTPException, zlib.error) as error:
         raise FileNotFoundError(
