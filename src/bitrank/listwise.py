@@ -19,8 +19,8 @@ def loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
     items i of log(1 + N / e_i), and −log of the similar items' share of all e, in the mix given above.
     """
     tiny = np.float32(1e-30)
-    # Bounded below, so that similar items far behind do not vanish, and still pull. In place: these arrays are the work.
-    e = scores - scores.max(axis=1, keepdims=True)
+    # Bounded below, so that similar items far behind do not vanish, and still pull. In place, as memory is the work.
+    e: Matrix = scores - scores.max(axis=1, keepdims=True)
     np.maximum(e, np.float32(-60), out=e)
     np.exp(e, out=e)
     mask = similar.astype(np.float32)
@@ -34,10 +34,12 @@ def loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
     np.divide(mask, np.add(e, of_dissimilar, out=pull), out=pull)
     pull /= np.maximum(n_similar, 1)
     push = _EVERY * pull.sum(axis=1, keepdims=True)
-    gradient = np.multiply(e, each * (push + _SOME / (of_similar + of_dissimilar)), out=e)
-    gradient -= np.multiply(pull, each * _EVERY * of_dissimilar, out=pull)
-    gradient -= np.multiply(similar_e, each * (push + _SOME / np.maximum(of_similar, tiny)), out=similar_e)
-    return gradient
+    e *= each * (push + _SOME / (of_similar + of_dissimilar))
+    pull *= each * _EVERY * of_dissimilar
+    similar_e *= each * (push + _SOME / np.maximum(of_similar, tiny))
+    e -= pull
+    e -= similar_e
+    return e
 
 
 class Adam:
