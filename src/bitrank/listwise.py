@@ -25,7 +25,7 @@ def loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
     np.exp(e, out=e)
     mask = similar.astype(np.float32)
     n_similar = mask.sum(axis=1, keepdims=True)
-    each = np.where(n_similar > 0, np.float32(1 / max(1, np.count_nonzero(n_similar))), np.float32(0))
+    each = np.where(n_similar > 0, np.float32(1 / max(1, int(np.count_nonzero(n_similar)))), np.float32(0))
     similar_e = e * mask
     pull = e - similar_e
     of_similar = similar_e.sum(axis=1, keepdims=True)
