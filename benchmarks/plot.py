@@ -47,7 +47,7 @@ def draw(records: list[dict]) -> None:
     axes.set_yticks(range(len(groups)), groups)
     axes.invert_yaxis()
     axes.set_xlabel("speed, as a multiple of FAISS IndexBinaryFlat (plain Hamming, exact); one core, k = 10")
-    axes.legend(loc="upper right", fontsize=7)
+    axes.legend(loc="lower right", fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(RESULTS / "search.png", dpi=120)
