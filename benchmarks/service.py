@@ -58,7 +58,9 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
     return int(head[9:12]), await reader.readexactly(length)
 
 
-async def connection(port: int, number: int, end: float, explore: int, name: str, log: dict) -> None:
+async def connection(
+    port: int, number: int, end: float, explore: int, name: str, log: dict, share_clicks: float
+) -> None:
     rng = np.random.default_rng(number)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     n_clicks = 0
@@ -68,7 +70,7 @@ async def connection(port: int, number: int, end: float, explore: int, name: str
         status, body = await exchange(reader, writer, request("/search", {"item": item, "k": K, "explore": explore}))
         log["search"].append(time.perf_counter() - start)
         log["errors"] += status != 200
-        if status == 200 and rng.random() < SHARE_CLICKS / (1 - SHARE_CLICKS):
+        if status == 200 and rng.random() < share_clicks / (1 - share_clicks):
             page = json.loads(body)
             key = f"{name}-{number}-{n_clicks}"
             n_clicks += 1
@@ -84,11 +86,21 @@ async def connection(port: int, number: int, end: float, explore: int, name: str
     writer.close()
 
 
-async def load(port: int, seconds: float, explore: int, name: str) -> dict:
+async def load(port: int, seconds: float, explore: int, name: str, share_clicks: float = SHARE_CLICKS) -> dict:
     log: dict = {"search": [], "click": [], "errors": 0, "keys": []}
     end = time.perf_counter() + seconds
-    await asyncio.gather(*(connection(port, number, end, explore, name, log) for number in range(N_CONNECTIONS)))
+    await asyncio.gather(
+        *(connection(port, number, end, explore, name, log, share_clicks) for number in range(N_CONNECTIONS))
+    )
     return log
+
+
+async def short_answers(port: int, n: int) -> None:
+    """Requests that are answered without a search, in turn: what HTTP and its checks take."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(n):
+        await exchange(reader, writer, b"GET /collection HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    writer.close()
 
 
 def bare(index: Index, seconds: float) -> float:
@@ -143,6 +155,14 @@ def measure(kind: str, explore: int, seconds: float, folder: Path) -> dict:
         used = cpu_seconds(process.pid)
         log = asyncio.run(load(port, seconds, explore, "load"))
         used = cpu_seconds(process.pid) - used
+        # Where it goes: searches alone, and requests that need none.
+        time.sleep(2)  # what is queued is learned
+        alone = cpu_seconds(process.pid)
+        n_alone = len(asyncio.run(load(port, min(10, seconds), explore, "alone", 0.0))["search"])
+        alone = (cpu_seconds(process.pid) - alone) / n_alone
+        short = cpu_seconds(process.pid)
+        asyncio.run(short_answers(port, 2000))
+        short = (cpu_seconds(process.pid) - short) / 2000
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
@@ -167,6 +187,8 @@ def measure(kind: str, explore: int, seconds: float, folder: Path) -> dict:
         "bare_index_per_second": round(rate_bare, 1),
         "share_of_bare": round(searches / rate_bare, 3),
         "server_cpu_ms_per_request": round(used / (len(log["search"]) + len(log["click"])) * 1e3, 3),
+        "server_cpu_ms_per_search_without_clicks": round(alone * 1e3, 3),
+        "server_cpu_ms_per_short_answer": round(short * 1e3, 3),
         "cpu_ms_of_parts": parts(index, explore, folder),
     }
 
@@ -190,7 +212,8 @@ def show(row: dict) -> None:
         print(f"  {name:<30}{value:>10}   {bar:<7} {'yes' if reached else 'NO'}")
     for name in ("searches", "clicks", "p50_ms", "p99_ms", "searches_per_second", "bare_index_per_second"):
         print(f"  {name:<30}{row[name]:>10}")
-    print(f"  {'server_cpu_ms_per_request':<30}{row['server_cpu_ms_per_request']:>10}")
+    for name in ("per_request", "per_search_without_clicks", "per_short_answer"):
+        print(f"  {'server CPU ms ' + name.replace('_', ' '):<40}{row['server_cpu_ms_' + name]:>10}")
     for name, value in row["cpu_ms_of_parts"].items():
         print(f"    {name:<28}{value:>10}")
 
