@@ -42,6 +42,14 @@ def test_blocks_are_found():
         assert len(blocks(page)) == page.read_text(encoding="utf-8").count("```python"), page.name
 
 
+def test_the_readme_shows_the_results_of_the_experiments():
+    """Its first picture and its table are those that `python -m experiments.report` wrote."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    picture, table = (ROOT / "experiments" / "results" / "readme.md").read_text(encoding="utf-8").strip().split("\n\n")
+    assert re.search(r"!\[.*?\]\(.*?\)", readme)[0] == picture
+    assert table in readme
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

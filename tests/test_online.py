@@ -369,6 +369,7 @@ def test_bad_batches_change_nothing():
         ({"weights": np.ones(23)}, "last 1 bits of a row zero"),
         ({"weights": np.ones((2, 24)), "n_bits": 24}, "one vector to start from"),
         ({"weights": -np.ones(24)}, "finite and not negative"),
+        ({"weights": 24}, r"weights must have shape \(n_bits,\)"),
         ({"weights": np.ones(8)}, "1 bytes wide, got 3"),
         ({"weights": np.ones(20), "n_bits": 24}, "must hold 24 values"),
     ],

@@ -315,7 +315,7 @@ class OnlineRankingSVM(BaseEstimator):
         return self
 
     def _given_n_bits(self) -> int | None:
-        return self.n_bits if self.weights is None or self.n_bits is not None else len(self.weights)
+        return self.n_bits if self.weights is None or self.n_bits is not None else check_weights(self.weights).shape[-1]
 
     def _known_n_bits(self, codes: Codes) -> int:
         if hasattr(self, "_state"):
