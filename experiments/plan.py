@@ -79,7 +79,7 @@ class Group(NamedTuple):
     def rankings(self) -> tuple[str, ...]:
         """Names of its cells."""
         short = FLOAT[1:] if self.n_bits <= 32 else ()
-        extra = () if self.protocol != "full" else FLOAT if self.dataset in SMALL else short
+        extra = () if self.protocol != "full" else (*FLOAT, "QueryVector-float") if self.dataset in SMALL else short
         return (*CELLS[self.protocol], *extra)
 
 

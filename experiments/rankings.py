@@ -42,7 +42,10 @@ class Rankings:
         """Codes to search for and their weights: one vector, one a query, or None for plain Hamming."""
         if name.startswith("QueryVector"):
             learner = QueryVectorRanker(validation="classes" if name.endswith("-classes") else "rows")
-            return self.learn(learner, self.coded.vectors).queries_for(self.query_codes, self.coded.query_vectors)
+            if not name.endswith("-float"):
+                return self.learn(learner, self.coded.vectors).queries_for(self.query_codes, self.coded.query_vectors)
+            self.learn(learner, self.coded.vectors, np.abs(self.coded.values))
+            return learner.queries_for(self.query_codes, self.coded.query_vectors, np.abs(self.query_values))
         return self.query_codes, self.weights(name)
 
     def weights(self, name: str) -> Any:
@@ -77,10 +80,10 @@ class Rankings:
             return self.on_magnitudes(QueryAdaptiveRanker())
         raise ValueError(f"no ranking is called {name!r}")
 
-    def learn(self, learner: Any, more: Any = None) -> Any:
+    def learn(self, learner: Any, *more: Any) -> Any:
         """Fit a learner of bitrank, otherwise as it comes, to codes, labels, and magnitudes or vectors."""
         learner.set_params(n_bits=self.coded.n_bits, random_state=self.seed)
-        return learner.fit(self.coded.codes, self.coded.y, more)
+        return learner.fit(self.coded.codes, self.coded.y, *more)
 
     def on_magnitudes(self, learner: Any) -> Any:
         """Weights for float queries, from a learner that has seen the magnitudes of the rows."""

@@ -20,7 +20,16 @@ PAPER = Path(__file__).parent / "paper.csv"
 MISSING = "missing"
 # The paper's rows, and the rankings here that answer to them.
 SAME_AS = {"Hamming": "Hamming", "WhRank": "WhRank-adaptive", "Weighted": "paper-exact"}
-OURS = ("RankingSVM", "RankingSVM-map", "Online", "QueryAdaptive", "QueryAdaptive-map", "QueryVector", *FLOAT)
+OURS = (
+    "RankingSVM",
+    "RankingSVM-map",
+    "Online",
+    "QueryAdaptive",
+    "QueryAdaptive-map",
+    "QueryVector",
+    "QueryVector-float",
+    *FLOAT,
+)
 
 
 class Results:
@@ -148,7 +157,11 @@ def every_ranking(
 
 def names_of(protocol: str, dataset: str) -> tuple[str, ...]:
     """Rankings of a table, in their order."""
-    extra = () if protocol != "full" else ("QueryVector", *(FLOAT if dataset in SMALL else FLOAT[1:]))
+    extra = (
+        ()
+        if protocol != "full"
+        else ("QueryVector", *((*FLOAT, "QueryVector-float") if dataset in SMALL else FLOAT[1:]))
+    )
     return (*RANKINGS, *extra)
 
 
