@@ -48,19 +48,17 @@ def test_an_index_answers_them():
 # Gradients ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("with_magnitudes", [False, True])
-def test_a_step_descends_the_loss(monkeypatch, with_magnitudes):
+def test_a_step_descends_the_loss(monkeypatch):
     rng = np.random.default_rng(3)
     n_bits, n_inputs, n_hidden = 5, 8, 4
     bits, y = signs(pack(rng.integers(2, size=(12, n_bits))), n_bits), rng.integers(2, size=12)
     inputs = np.hstack([bits, rng.normal(size=(12, 2)), np.ones((12, 1))]).astype(np.float32)
     shapes = (n_bits, n_inputs), (n_hidden, n_inputs), (n_bits, n_hidden)
     network = query_vectors._Network(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
-    sizes = rng.random((12, n_bits)).astype(np.float32) if with_magnitudes else None
     seen = []
     monkeypatch.setattr(query_vectors, "_start", lambda *_: network)
     monkeypatch.setattr(listwise.Adam, "step", lambda self, gradient, rate: seen.append(gradient))
-    query_vectors._train(inputs, bits, y, sizes, np.arange(12), n_hidden, 1, np.random.default_rng(1), "")
+    query_vectors._train(inputs, bits, y, np.arange(12), n_hidden, 1, np.random.default_rng(1), "")
     batch = np.random.default_rng(1)
     queries, items = batch.integers(12, size=12), batch.integers(12, size=12)
     similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)
@@ -68,7 +66,6 @@ def test_a_step_descends_the_loss(monkeypatch, with_magnitudes):
     def loss(direct, inner, outer):
         given = inputs[queries].astype(float)
         vectors = given @ direct.T + np.maximum(given @ inner.T, 0) @ outer.T
-        vectors *= 1 if sizes is None else sizes[queries]
         return direct_loss(vectors @ bits[items].T, similar)
 
     at = [array.astype(float) for array in network]
@@ -106,7 +103,7 @@ def test_digits_with_magnitudes_rank_better_than_by_the_asymmetric_distance(itq_
     ranker = fast(n_steps=100, n_hidden=64).fit(itq_digits.codes, itq_digits.y, *given)
     made = ranker.queries_for(itq_digits.queries, *asked)
     found, asymmetric = itq_digits.figures(made.weights, made.codes), itq_digits.figures(itq_digits.query_magnitudes)
-    assert found[0] > asymmetric[0] + 0.12
+    assert found[0] > asymmetric[0] + 0.18
     assert found[1] > asymmetric[1] - 0.002
 
 
@@ -119,7 +116,8 @@ def test_random_labels_keep_the_query_as_it_is(itq_digits, seed):
     np.testing.assert_array_equal(queries.codes, itq_digits.queries)
     np.testing.assert_array_equal(queries.weights, np.ones((800, 32), np.float32))
     values = itq_digits.query_magnitudes
-    np.testing.assert_array_equal(ranker.queries_for(itq_digits.queries, magnitudes=values).weights, values)
+    found = ranker.queries_for(itq_digits.queries, magnitudes=values).weights
+    np.testing.assert_allclose(found, values / values.mean(axis=1, keepdims=True), rtol=1e-5)
 
 
 def test_precision_at_10_is_judged_beyond_the_nearest_by_hamming(itq_digits, monkeypatch):

@@ -101,6 +101,7 @@ def choose(
     *,
     n_bits: int,
     magnitudes: Weights | None = None,
+    on_top: bool = True,
     blends: Sequence[float] = BLENDS,
     in_turn: bool = False,
     scoring: Scoring = "guarded",
@@ -118,6 +119,8 @@ def choose(
     n_bits : int
     magnitudes : array of shape (n, n_bits), optional
         Float queries: weights are the magnitudes times the factor, and the rival is the asymmetric distance.
+    on_top : bool
+        Whether the factor multiplies the magnitudes, or stands in their place and is blended with them.
     blends : sequence of float
         Shares of the factor to try, the rest being uniform weights.
     in_turn : bool
@@ -139,7 +142,7 @@ def choose(
     classes: list[npt.NDArray[Any]] = []
     sides: list[Floats] = []
     for fold in split(y, validation, random, in_turn):
-        held_out = HeldOut(codes, y, fold, n_bits, magnitudes)
+        held_out = HeldOut(codes, y, fold, n_bits, magnitudes, on_top)
         rivals.append(held_out.judge())
         classes.append(held_out.classes)
         sides.append(held_out.sides)
@@ -232,7 +235,13 @@ class HeldOut:
     """Held-out queries and how weights rank for them: MAP in a sample of unseen items, P@10 in the whole collection."""
 
     def __init__(
-        self, codes: Codes, y: npt.NDArray[Any], fold: Fold, n_bits: int, magnitudes: Weights | None = None
+        self,
+        codes: Codes,
+        y: npt.NDArray[Any],
+        fold: Fold,
+        n_bits: int,
+        magnitudes: Weights | None = None,
+        on_top: bool = True,
     ) -> None:
         with_similar = (y[fold.queries][:, None] == y[fold.sample]).sum(axis=1) > np.isin(fold.queries, fold.sample)
         rows = fold.queries[with_similar]
@@ -241,6 +250,9 @@ class HeldOut:
         self.codes, self.y, self.rows, self.collection = codes, y, rows, fold.collection
         self.queries, self.n_bits = codes[rows], n_bits
         self.magnitudes = None if magnitudes is None else magnitudes[rows]
+        if self.magnitudes is not None and not on_top:  # of one size with the factor, which is not multiplied by them
+            self.magnitudes = mean_one(self.magnitudes).astype(np.float32)
+        self.on_top = on_top
         self.halves = _halves(y, rows[:_MAP_QUERIES], fold.sample)
         self.samples = [codes[items] for _, items in self.halves]
         self.classes = np.concatenate([y[rows[half]] for half, _ in self.halves])
@@ -272,7 +284,9 @@ class HeldOut:
         weights = np.broadcast_to(
             mean_one(factor(self.rows) if callable(factor) else factor), (len(self.rows), self.n_bits)
         )
-        return (weights if self.magnitudes is None else weights * self.magnitudes).astype(np.float32)
+        return (weights * self.magnitudes if self.on_top and self.magnitudes is not None else weights).astype(
+            np.float32
+        )
 
     def _distances(self, queries: Codes, items: Codes, weights: Weights | None) -> npt.NDArray[np.float32]:
         return distances(*self._turned(queries, items, weights)).astype(np.float32, copy=False)

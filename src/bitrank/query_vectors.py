@@ -57,10 +57,10 @@ class _Network(NamedTuple):
 class QueryVectorRanker(BaseEstimator):
     """Learn a vector per query, f(q) = A φ + B relu(C φ), φ being the query's code as ±1 and its features.
 
-    The gate blends it with the code, (1 − λ)·s_q + λ·f(q) with f(q) scaled to a mean size of 1, times the magnitudes
-    where given, and chooses λ on held-out data; where nothing helps there, λ is 0 and the ranking is Hamming's, or that
-    of the asymmetric distance. Bits of the query may be turned on the way, so that a search for it needs another code
-    beside the weights: `queries_for` gives both.
+    The gate blends it with the code, (1 − λ)·s_q + λ·f(q), or with the float query where its magnitudes are given, both
+    scaled to a mean size of 1, and chooses λ on held-out data; where nothing helps there, λ is 0 and the ranking is
+    Hamming's, or that of the asymmetric distance. Bits of the query may be turned on the way, so that a search for it
+    needs another code beside the weights: `queries_for` gives both.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class QueryVectorRanker(BaseEstimator):
         features : array of shape (n, n_features), optional
             What a query will be known by beside its code: the vector that was hashed, or `project` of it.
         magnitudes : array of shape (n, n_bits), optional
-            |project(X)| of the rows: learn on top of the magnitudes of float queries.
+            |project(X)| of the rows: blend with float queries in the place of codes.
         """
         codes, n_bits = check_n_bits(codes, self.n_bits)
         labels = check_labels(y, len(codes))
@@ -144,7 +144,6 @@ class QueryVectorRanker(BaseEstimator):
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         values = np.zeros((len(codes), 0), np.float32) if features is None else _check_features(features, len(codes))
         sizes = None if magnitudes is None else check_magnitudes(magnitudes, len(codes), n_bits)
-        each = None if sizes is None else gate.mean_one(sizes).astype(np.float32)
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         center = values.mean(axis=0, dtype=np.float64).astype(np.float32)
         scale = np.float32(values.std(dtype=np.float64) if values.size else 1.0) or np.float32(1.0)
@@ -152,7 +151,7 @@ class QueryVectorRanker(BaseEstimator):
         classes = np.unique(labels, return_inverse=True)[1]
 
         def train(rows: Rows, label: str) -> _Network:
-            return _train(inputs, bits, classes, each, rows, self.n_hidden, self.n_steps, random, label)
+            return _train(inputs, bits, classes, rows, self.n_hidden, self.n_steps, random, label)
 
         def learn(rows: Rows) -> Iterator[tuple[dict[str, Any], gate.Factor]]:
             network = train(rows, "query vectors, to choose the blend")
@@ -165,6 +164,8 @@ class QueryVectorRanker(BaseEstimator):
             learn,
             n_bits=n_bits,
             magnitudes=sizes,
+            on_top=False,
+            in_turn=True,
             scoring=self.scoring,
             validation=self.validation,
             random=random,
@@ -197,10 +198,9 @@ class QueryVectorRanker(BaseEstimator):
         values = _check_features(given, len(query_codes), self.n_features_)
         inputs = _inputs(query_codes, self.n_bits_, values, self._center, self._scale)
         bits = signs(query_codes, self.n_bits_)
-        vectors = bits * gate.blend(bits * self.network_(inputs), self.blend_)
-        if magnitudes is not None:
-            vectors *= check_magnitudes(magnitudes, len(query_codes), self.n_bits_)
-        return Queries(*split_vectors(vectors))
+        own = np.ones(bits.shape) if magnitudes is None else check_magnitudes(magnitudes, *bits.shape)
+        learned = gate.mean_one(bits * self.network_(inputs))
+        return Queries(*split_vectors(bits * ((1 - self.blend_) * gate.mean_one(own) + self.blend_ * learned)))
 
 
 def _check_features(features: npt.ArrayLike, n: int, n_features: int | None = None) -> Matrix:
@@ -230,7 +230,6 @@ def _train(
     inputs: Matrix,
     bits: Matrix,
     y: Rows,
-    magnitudes: Matrix | None,
     rows: Rows,
     n_hidden: int,
     n_steps: int,
@@ -248,8 +247,7 @@ def _train(
         given, item_bits = inputs[queries], bits[items]
         hidden = np.maximum(given @ network.inner.T, 0)
         vectors = given @ network.direct.T + hidden @ network.outer.T
-        sizes = np.float32(1) if magnitudes is None else magnitudes[queries]
-        by_vector = sizes * (loss_gradient((sizes * vectors) @ item_bits.T, similar) @ item_bits)
+        by_vector = loss_gradient(vectors @ item_bits.T, similar) @ item_bits
         by_hidden = (by_vector @ network.outer) * (hidden > 0)
         rate = min(0.01, _LEARNING_RATE / n_bits) * 0.5 * (1 + np.cos(np.pi * step / n_steps))
         for adam, gradient in zip(steps, (by_vector.T @ given, by_hidden.T @ given, by_vector.T @ hidden), strict=True):
