@@ -321,7 +321,12 @@ class HeldOut:
         if weights is not None and weights.min() < 0:
             # Turned bits find items that are far by uniform weights: those nearest by the factor are looked at as well.
             more = self._nearest(weights)
-            known = np.array([np.isin(new, old) for new, old in zip(more, self.near, strict=True)])
+            known = np.empty(more.shape, bool)
+            flags = np.zeros(len(self.codes), bool)
+            for row, (new, old) in enumerate(zip(more, self.near, strict=True)):
+                flags[old] = True
+                known[row] = flags[new]
+                flags[old] = False
             far = np.where(known, np.float32(1e30), np.float32(0))
             near_relevant = np.hstack([near_relevant, (self.y[more] == self.y[self.rows][:, None]) & ~known])
             uniform, full = (
