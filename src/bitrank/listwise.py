@@ -1,11 +1,21 @@
-"""What the learners of weights and vectors per query share: a listwise loss, and Adam to descend it."""
+"""What the learners of weights and vectors per query share: labels, a listwise loss, and Adam to descend it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.codes import check_labels
+from bitrank.progress import progress
+
 Matrix = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+# Given queries, items and which of them are similar: the gradient of the loss by every array.
+Gradients = Callable[[Rows, Rows, npt.NDArray[np.bool_]], Iterable[Matrix]]
+
+_N_QUERIES, _N_ITEMS = 256, 1024  # of a step
 
 # The loss is a mix of two: every similar item before the dissimilar ones (serves MAP), and some similar item before
 # everything (serves the top of the list).
@@ -40,6 +50,34 @@ def loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
     e -= pull
     e -= similar_e
     return e
+
+
+def class_numbers(y: npt.ArrayLike, n: int) -> Rows:
+    """Labels of n rows as numbers from 0 on, or a ValueError where there is nothing to tell apart."""
+    classes, numbers = np.unique(check_labels(y, n), return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got {len(classes)}")
+    return numbers
+
+
+def descend(
+    arrays: Sequence[Matrix],
+    gradients: Gradients,
+    y: Rows,
+    rate: float,
+    n_steps: int,
+    random: np.random.Generator,
+    label: str,
+) -> None:
+    """Change the arrays in place: Adam with a cosine schedule on random batches of the rows that y labels."""
+    steps = [Adam(array) for array in arrays]
+    for step in progress(range(n_steps), label=label):
+        queries, items = (random.integers(len(y), size=min(n, len(y))) for n in (_N_QUERIES, _N_ITEMS))
+        similar = y[queries][:, None] == y[items]
+        similar &= queries[:, None] != items
+        now = rate * 0.5 * (1 + np.cos(np.pi * step / n_steps))
+        for adam, gradient in zip(steps, gradients(queries, items, similar), strict=True):
+            adam.step(gradient, now)
 
 
 class Adam:

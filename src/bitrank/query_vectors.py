@@ -21,17 +21,14 @@ from bitrank.codes import (
     Codes,
     Weights,
     check_codes,
-    check_labels,
     check_magnitudes,
     check_n_bits,
     signs,
     split_vectors,
 )
-from bitrank.listwise import Adam, Matrix, loss_gradient
-from bitrank.progress import progress
+from bitrank.listwise import Matrix, class_numbers, descend, loss_gradient
 from bitrank.quadruplets import Rows
 
-_N_QUERIES, _N_ITEMS = 256, 1024  # of a step
 _LEARNING_RATE = 0.32  # divided by the number of bits, and at most 0.01
 
 
@@ -136,9 +133,7 @@ class QueryVectorRanker(BaseEstimator):
             |project(X)| of the rows: blend with float queries in the place of codes.
         """
         codes, n_bits = check_n_bits(codes, self.n_bits)
-        labels = check_labels(y, len(codes))
-        if len(np.unique(labels)) < 2:
-            raise ValueError(f"y must hold at least two classes, got {len(np.unique(labels))}")
+        classes = class_numbers(y, len(codes))
         for name in ("n_steps", "n_hidden"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -148,7 +143,6 @@ class QueryVectorRanker(BaseEstimator):
         center = values.mean(axis=0, dtype=np.float64).astype(np.float32)
         scale = np.float32(values.std(dtype=np.float64) if values.size else 1.0) or np.float32(1.0)
         bits, inputs = signs(codes, n_bits), _inputs(codes, n_bits, values, center, scale)
-        classes = np.unique(labels, return_inverse=True)[1]
 
         def train(rows: Rows, label: str) -> _Network:
             return _train(inputs, bits, classes, rows, self.n_hidden, self.n_steps, random, label)
@@ -160,7 +154,7 @@ class QueryVectorRanker(BaseEstimator):
 
         choice = gate.choose(
             codes,
-            labels,
+            classes,
             learn,
             n_bits=n_bits,
             magnitudes=sizes,
@@ -236,20 +230,18 @@ def _train(
     random: np.random.Generator,
     label: str,
 ) -> _Network:
-    """Adam with a cosine schedule on random batches of these rows."""
+    """The network that these rows teach."""
     n_bits = bits.shape[1]
     network = _start(inputs.shape[1], n_bits, n_hidden, random)
-    steps = [Adam(array) for array in network]
-    for step in progress(range(n_steps), label=label):
-        queries, items = (rows[random.integers(len(rows), size=min(n, len(rows)))] for n in (_N_QUERIES, _N_ITEMS))
-        similar = y[queries][:, None] == y[items]
-        similar &= queries[:, None] != items
-        given, item_bits = inputs[queries], bits[items]
+
+    def gradients(queries: Rows, items: Rows, similar: npt.NDArray[np.bool_]) -> tuple[Matrix, Matrix, Matrix]:
+        given: Matrix = inputs[rows[queries]]
+        item_bits: Matrix = bits[rows[items]]
         hidden = np.maximum(given @ network.inner.T, 0)
         vectors = given @ network.direct.T + hidden @ network.outer.T
-        by_vector = loss_gradient(vectors @ item_bits.T, similar) @ item_bits
+        by_vector: Matrix = loss_gradient(vectors @ item_bits.T, similar) @ item_bits
         by_hidden = (by_vector @ network.outer) * (hidden > 0)
-        rate = min(0.01, _LEARNING_RATE / n_bits) * 0.5 * (1 + np.cos(np.pi * step / n_steps))
-        for adam, gradient in zip(steps, (by_vector.T @ given, by_hidden.T @ given, by_vector.T @ hidden), strict=True):
-            adam.step(gradient, rate)
+        return by_vector.T @ given, by_hidden.T @ given, by_vector.T @ hidden
+
+    descend(network, gradients, y[rows], min(0.01, _LEARNING_RATE / n_bits), n_steps, random, label)
     return network
