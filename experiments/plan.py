@@ -27,10 +27,9 @@ RANKINGS = (
     "QueryAdaptive",
     "QueryAdaptive-map",
 )
-# Learned on top of the magnitudes of float queries, where WhRank-adaptive and asymmetric start as well. On the large
-# sets, the query-adaptive one of short codes, to which they matter most.
-FLOAT = ("RankingSVM-float", "QueryAdaptive-float")
-SMALL = ("youtube_faces", "banking77")
+# Learned on top of the magnitudes of float queries, where WhRank-adaptive and asymmetric start as well: of faces, where
+# these are strong, and of text embeddings, whose queries are floats anyway.
+FLOAT = {"youtube_faces": ("RankingSVM-float",), "banking77": ("RankingSVM-float", "QueryAdaptive-float")}
 UNSEEN = (
     "Hamming",
     "WhRank-adaptive",
@@ -78,9 +77,12 @@ class Group(NamedTuple):
     @property
     def rankings(self) -> tuple[str, ...]:
         """Names of its cells."""
-        short = FLOAT[1:] if self.n_bits <= 32 else ()
-        extra = () if self.protocol != "full" else (*FLOAT, "QueryVector-float") if self.dataset in SMALL else short
-        return (*CELLS[self.protocol], *extra)
+        return rankings_of(self.protocol, self.dataset)
+
+
+def rankings_of(protocol: str, dataset: str) -> tuple[str, ...]:
+    """Names of the cells of a protocol on a dataset, in the order of the tables."""
+    return (*CELLS[protocol], *(FLOAT.get(dataset, ()) if protocol == "full" else ()))
 
 
 def groups(plan: str) -> list[Group]:

@@ -30,10 +30,11 @@ RECALLS = np.linspace(0.02, 1, 50)
 
 
 class Data(NamedTuple):
-    """Vectors and labels, one a row."""
+    """Vectors to hash, labels, and all that a query is known by; one a row."""
 
     X: Floats
     y: npt.NDArray[np.int64]
+    features: Floats
 
 
 class Split(NamedTuple):
@@ -45,7 +46,7 @@ class Split(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """A split as codes, as the values before the sign, and as the vectors that were hashed (of the queries alone)."""
+    """A split as codes, as the values before the sign, and as features (of what is searched in, the queries' alone)."""
 
     codes: Codes
     values: Floats
@@ -55,20 +56,23 @@ class Coded(NamedTuple):
     test_y: npt.NDArray[np.int64]
     queries: Rows
     n_bits: int
-    vectors: Floats
-    query_vectors: Floats
+    features: Floats
+    query_features: Floats
 
 
 @lru_cache(maxsize=1)
 def load(dataset: str, n_rows: int | None = None) -> Data:
     """A data set as float32 vectors: pixels from 0 to 1 (faces at 32 by 32), GIST of CIFAR-10, banking77's embeddings.
 
+    Those are a query's features as well; CIFAR-10's are GIST and the picture in colour at 8 by 8, which GIST drops.
     `n_rows` takes a sample of so many rows: for tests.
     """
+    more = None
     if dataset == "banking77":
         X, y = datasets.banking77()[:2]
     elif dataset == "cifar10":
-        y, X = datasets.cifar10().labels, _gist()
+        images, y = datasets.cifar10()[:2]
+        X, more = _gist(), images.reshape(-1, 8, 4, 8, 4, 3).mean(axis=(2, 4), dtype=np.float32) / np.float32(255)
     else:
         read = {"mnist": datasets.mnist, "digits": datasets.digits, "youtube_faces": datasets.youtube_faces}
         images, y = read[dataset]()[:2]
@@ -76,7 +80,8 @@ def load(dataset: str, n_rows: int | None = None) -> Data:
             images = images.reshape(-1, 32, 2, 32, 2).mean(axis=(2, 4))
         X = images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
     rows = slice(None) if n_rows is None else np.random.default_rng(0).permutation(len(X))[:n_rows]
-    return Data(X[rows], y[rows].astype(np.int64))
+    features = X if more is None else np.hstack([X, more.reshape(len(X), -1)])
+    return Data(X[rows], y[rows].astype(np.int64), features[rows])
 
 
 def _gist() -> Floats:
@@ -138,8 +143,8 @@ def encode(group: Group, data: Data, rows: Split) -> Coded:
         *(pack(test_values > 0), test_values, data.y[rows.test]),
         rows.queries,
         group.n_bits,
-        vectors,
-        test_vectors[rows.queries],
+        data.features[rows.train],
+        data.features[rows.test[rows.queries]],
     )
 
 

@@ -10,7 +10,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from experiments import cells, figures
-from experiments.plan import CLICK_C, HASHERS, IMAGES, LENGTHS, PAGES, QUADRUPLETS, SLOTS, STEPS, UNSEEN, groups
+from experiments.plan import (
+    CLICK_C,
+    HASHERS,
+    IMAGES,
+    LENGTHS,
+    PAGES,
+    QUADRUPLETS,
+    SLOTS,
+    STEPS,
+    UNSEEN,
+    groups,
+    rankings_of,
+)
 from experiments.tables import (
     MISSING,
     Results,
@@ -18,7 +30,6 @@ from experiments.tables import (
     bold_best,
     every_ranking,
     markdown,
-    names_of,
     reached,
     source,
 )
@@ -110,14 +121,18 @@ def _maps(page: Page) -> None:
             page.add(f"### Beside the paper: {name}", beside_paper(page.results, protocol, dataset, figure))
             page.add(source(protocol, dataset) + " The paper's values: `experiments/paper.csv`.")
             page.add(_text(f"{dataset}-{protocol}"))
-        table = every_ranking(page.results, protocol, dataset, page.hashers, page.lengths, names_of(protocol, dataset))
+        table = every_ranking(
+            page.results, protocol, dataset, page.hashers, page.lengths, rankings_of(protocol, dataset)
+        )
         page.add("### Every ranking: MAP ± deviation over seeds · P@10 · P@100", table, source(protocol, dataset))
         name = f"pr_{dataset}_{protocol}.png"
         drawn = figures.pr_curves(page.results, page.pictures / name, dataset, protocol)
         page.picture(drawn, name, f"PR curves, {dataset}", source(protocol, dataset, "<hasher>-<bits>-<ranking>-0"))
     if not page.quick:
         page.add("## Text: banking77, full protocol", _sizes(page.results, "full", "banking77"))
-        page.add(every_ranking(page.results, "full", "banking77", ("SignBits",), (384,), names_of("full", "banking77")))
+        page.add(
+            every_ranking(page.results, "full", "banking77", ("SignBits",), (384,), rankings_of("full", "banking77"))
+        )
         page.add(source("full", "banking77"), _text("banking77"))
 
 

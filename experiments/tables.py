@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from experiments import cells
-from experiments.plan import FLOAT, HASHERS, LENGTHS, RANKINGS, SMALL, groups
+from experiments.plan import FLOAT, HASHERS, LENGTHS, groups
 
 PAPER = Path(__file__).parent / "paper.csv"
 MISSING = "missing"
@@ -27,8 +27,7 @@ OURS = (
     "QueryAdaptive",
     "QueryAdaptive-map",
     "QueryVector",
-    "QueryVector-float",
-    *FLOAT,
+    *FLOAT["banking77"],
 )
 
 
@@ -153,16 +152,6 @@ def every_ranking(
             )
         rows += [[hasher, name, *(column[i] for column in columns)] for i, name in enumerate(names)]
     return markdown(["codes", "ranking", *(f"{n} bits: MAP · P@10 · P@100" for n in lengths)], rows)
-
-
-def names_of(protocol: str, dataset: str) -> tuple[str, ...]:
-    """Rankings of a table, in their order."""
-    extra = (
-        ()
-        if protocol != "full"
-        else ("QueryVector", *((*FLOAT, "QueryVector-float") if dataset in SMALL else FLOAT[1:]))
-    )
-    return (*RANKINGS, *extra)
 
 
 def reached(results: Results) -> list[list[Any]]:

@@ -44,19 +44,33 @@ namespace {
 // From each query to n_to codes, code_of(q, i) being the i-th of them.
 template <typename CodeOf>
 void weighted_hamming_to(const Distances &task, std::size_t n_to, std::size_t n_threads, CodeOf code_of) {
+    constexpr std::size_t at_once = 8;
     const std::size_t n_bytes = (task.n_bits + 7) / 8;
+    const std::uint8_t *codes = task.codes;
     split(task.n_queries, n_threads, [&](std::size_t first, std::size_t last) {
         std::vector<float> tables(n_bytes * 256);
         for (std::size_t q = first; q < last; ++q) {
             if (q == first || task.weights_per_query)
                 byte_tables(task.weights + (task.weights_per_query ? q * task.n_bits : 0), task.n_bits, tables.data());
             const std::uint8_t *query = task.queries + q * n_bytes;
+            const float *table = tables.data();
             float *out = task.out + q * n_to;
-            for (std::size_t i = 0; i < n_to; ++i) {
-                const std::uint8_t *code = task.codes + code_of(q, i) * n_bytes;
+            // Several codes at a time: each sum waits for its own additions only, which keep their order.
+            std::size_t i = 0;
+            for (; i + at_once <= n_to; i += at_once) {
+                const std::uint8_t *code[at_once];
+                float sum[at_once] = {};
+                for (std::size_t c = 0; c < at_once; ++c) code[c] = codes + code_of(q, i + c) * n_bytes;
+                for (std::size_t byte = 0; byte < n_bytes; ++byte)
+                    for (std::size_t c = 0; c < at_once; ++c)
+                        sum[c] += table[byte * 256 + (query[byte] ^ code[c][byte])];
+                std::copy(sum, sum + at_once, out + i);
+            }
+            for (; i < n_to; ++i) {
+                const std::uint8_t *code = codes + code_of(q, i) * n_bytes;
                 float sum = 0.0f;
                 for (std::size_t byte = 0; byte < n_bytes; ++byte)
-                    sum += tables[byte * 256 + (query[byte] ^ code[byte])];
+                    sum += table[byte * 256 + (query[byte] ^ code[byte])];
                 out[i] = sum;
             }
         }
