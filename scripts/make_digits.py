@@ -1,6 +1,7 @@
-"""Make src/bitrank/data/digits.xz, the sample of MNIST that the package carries, from the complete set.
+"""Make the data that the package carries: a sample of the complete MNIST, its codes, and what made them.
 
-The same input gives the same bytes: python scripts/make_digits.py
+The same input gives the same images; codes may differ in single bits, where linear algebra rounds otherwise:
+python scripts/make_digits.py
 """
 
 import lzma
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bitrank.datasets import mnist
+from bitrank.datasets import digits, mnist
+from bitrank.hashing import ITQ
+from bitrank.service.sources import DIGIT_CODES, DIGIT_HASHER
 
 PER_DIGIT = 1000
 SEED = 20_000
@@ -24,6 +27,13 @@ def main() -> None:
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_bytes(lzma.compress(raw, preset=9 | lzma.PRESET_EXTREME))
     print(f"{OUTPUT}: {len(kept)} images, {OUTPUT.stat().st_size} bytes")
+    data = digits()
+    X = data.images.reshape(len(data.images), -1) / np.float32(255)
+    hasher = ITQ(64, random_state=0).fit(X[:2000])
+    hasher.save(DIGIT_HASHER)
+    codes = hasher.transform(X)
+    np.save(DIGIT_CODES, codes)
+    print(f"{DIGIT_CODES}: {len(codes)} codes of {8 * codes.shape[1]} bits")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import ast
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -12,6 +14,7 @@ ROOT = pathlib.Path(bitrank.__file__).parent
 # Each room and the rooms of bitrank that it may import. `_kernel` is the compiled module.
 MAY_IMPORT: dict[str, set[str]] = {
     "progress": set(),
+    "lazy": set(),
     "ties": set(),
     "metrics": {"ties"},
     "datasets": set(),
@@ -37,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "listwise": {"codes", "progress"},
     "query_adaptive": {"codes", "gate", "listwise", "quadruplets"},
     "query_vectors": {"codes", "gate", "listwise", "quadruplets"},
-    "feedback": {"codes", "gate", "online"},
+    "feedback": {"codes", "gate", "lazy", "online"},
     "array_files": {"codes", "index"},
     "fit_cli": {"array_files", "codes", "metrics", "progress", "ranking_svm"},
     "weights_cli": {"array_files", "codes", "gate"},
@@ -71,3 +74,29 @@ def test_imports_go_down(path):
         return
     assert name in MAY_IMPORT, f"a new room, {name}: say in MAY_IMPORT what it may import"
     assert imported_rooms(path) <= MAY_IMPORT[name] | {name}
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "from bitrank import Index, connect",
+        "from bitrank.cli import make_parser; make_parser()",
+        "from bitrank.service import process, sources; sources.embedded_digits()",
+    ],
+)
+def test_what_only_searches_starts_without_scikit_learn(start):
+    pytest.importorskip("fastapi", reason="the service is an extra")
+    slow = {"sklearn", "scipy", "pandas", "matplotlib", "pyarrow"}
+    code = f"import sys; {start}; print(sorted({slow!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", ["bitrank", "bitrank.feedback"])
+def test_lazy_names_are_those_that_are_offered(package):
+    module = __import__(package, fromlist=["__all__"])
+    assert sorted(module.__all__) == dir(module)
+    for name in module.__all__:
+        assert getattr(module, name).__name__ == name
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"):
+        module.nothing  # noqa: B018

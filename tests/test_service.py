@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from serving import serving
 
-from bitrank import SignBits
-from bitrank.codes import pack
+from bitrank import ITQ, SignBits
+from bitrank.codes import pack, unpack
 from bitrank.datasets import digits
+from bitrank.hashing import load_hasher
 from bitrank.index import Index
 from bitrank.service import images, sources
 
@@ -118,6 +119,17 @@ def test_results_carry_ranks_ties_and_texts(shared):
         assert result["payload"]["day"].startswith("2023-11-14")
         expected = f"/items/{result['id']}/image"
         assert result["image"] == [expected, expected, expected, "https://images.example.org/a.png", None][row % 5]
+
+
+def test_the_carried_codes_of_the_digits_are_what_their_hasher_gives():
+    X = digits().images.reshape(10_000, -1) / np.float32(255)
+    carried, hasher = np.load(sources.DIGIT_CODES), load_hasher(sources.DIGIT_HASHER)
+    assert carried.shape == (10_000, 8)
+    # Linear algebra rounds otherwise on another machine: values next to zero, and bits where ITQ went another way.
+    other = unpack(carried, 64) != (hasher.project(X) > 0)
+    assert np.abs(hasher.project(X)[other]).max(initial=0) < 1e-4
+    learned = ITQ(64, random_state=0).fit(X[:2000])
+    assert (carried == learned.transform(X)).mean() > 0.99
 
 
 def test_digits_are_found_by_their_own_pictures(tmp_path):

@@ -12,9 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from bitrank import feedback
 from bitrank.array_files import check_kind, get_json, read_weights, write_array
-from bitrank.feedback import LoggedPage, LogReader, Replay, read_log, replay
-from bitrank.hashing import load_hasher
 from bitrank.index import Index
 from bitrank.progress import progress
 
@@ -58,7 +57,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    pages = read_log(arguments.logs)
+    pages = feedback.read_log(arguments.logs)
     if arguments.profile is not None:
         pages = [page._replace(profile=arguments.profile) for page in pages]
     facts: dict[str, Any] = {"n_pages": len(pages), "n_clicks": sum(len(page.clicked) for page in pages)}
@@ -75,7 +74,7 @@ def _import(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _send(pages: list[LoggedPage], url: str) -> dict[str, int]:
+def _send(pages: list[feedback.LoggedPage], url: str) -> dict[str, int]:
     token = os.environ.get("BITRANK_TOKEN")
     counts: Counter[bool] = Counter()
     for number, page in enumerate(progress(pages, label="sending")):
@@ -92,12 +91,14 @@ def _replay(arguments: argparse.Namespace) -> int:
         check_kind(arguments.output)
     index = Index.load(arguments.index)
     codes, ids = index.export()
+    from bitrank.hashing import load_hasher
+
     project = None if arguments.hasher is None else load_hasher(arguments.hasher).project
-    logged = read_log(arguments.logs)
-    found = list(LogReader(codes, ids, index.n_bits, project).pages(logged))
+    logged = feedback.read_log(arguments.logs)
+    found = list(feedback.LogReader(codes, ids, index.n_bits, project).pages(logged))
     start = index.weights if arguments.weights is None else read_weights(arguments.weights)
     pages = progress([page for _, page in found], label="replaying")
-    replayed = replay(pages, codes, index.n_bits, weights=start, random_state=arguments.seed)
+    replayed = feedback.replay(pages, codes, index.n_bits, weights=start, random_state=arguments.seed)
     if arguments.output is not None:
         write_array(arguments.output, replayed.candidate)
     facts = _facts(replayed, len(logged) - len(found))
@@ -117,12 +118,12 @@ def _replay(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _item(page: LoggedPage, place: int, there: set[int]) -> int:
+def _item(page: feedback.LoggedPage, place: int, there: set[int]) -> int:
     """The id at a place of a page, counted without items that are not in the collection."""
     return [item for item in page.shown if item in there][place]
 
 
-def _facts(replayed: Replay, n_left_out: int) -> dict[str, Any]:
+def _facts(replayed: feedback.Replay, n_left_out: int) -> dict[str, Any]:
     looks = [{"n_pages": look.n_pages, **look.decision._asdict()} for look in replayed.looks]
     return {
         "n_pages": replayed.n_pages,

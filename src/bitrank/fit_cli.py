@@ -17,7 +17,6 @@ from bitrank.array_files import check_kind, read_array, read_weights, write_arra
 from bitrank.codes import Codes, check_labels, check_n_bits, distances
 from bitrank.metrics import evaluate
 from bitrank.progress import progress
-from bitrank.ranking_svm import RankingSVM
 
 FIGURES = ("map", "p10", "p100", "voc11")
 
@@ -89,6 +88,8 @@ def _add_codes(command: argparse.ArgumentParser) -> None:
 def _fit(arguments: argparse.Namespace) -> int:
     check_kind(arguments.output)
     codes = read_array(arguments.codes)
+    from bitrank.ranking_svm import RankingSVM  # slow to import, and the other commands do not need it
+
     learner = RankingSVM(
         arguments.n_bits, scoring=arguments.scoring, validation=arguments.validation, random_state=arguments.seed
     )

@@ -4,14 +4,19 @@ It stands between the learners and whoever shows pages to people: it knows codes
 data base. A service, a replay of a log and a simulation all use it in the same way.
 """
 
-from bitrank.feedback.choices import lean
-from bitrank.feedback.exploration import explore
-from bitrank.feedback.graph import ClickGraph
-from bitrank.feedback.held_out import Decision
-from bitrank.feedback.history import Replay, replay
-from bitrank.feedback.learner import ClickLearner
-from bitrank.feedback.logs import LoggedPage, LogReader, read_log
-from bitrank.feedback.pages import Page, estimate_propensities
+from typing import TYPE_CHECKING
+
+from bitrank.lazy import attach
+
+if TYPE_CHECKING:
+    from bitrank.feedback.choices import lean
+    from bitrank.feedback.exploration import explore
+    from bitrank.feedback.graph import ClickGraph
+    from bitrank.feedback.held_out import Decision
+    from bitrank.feedback.history import Replay, replay
+    from bitrank.feedback.learner import ClickLearner
+    from bitrank.feedback.logs import LoggedPage, LogReader, read_log
+    from bitrank.feedback.pages import Page, estimate_propensities
 
 __all__ = [
     "ClickGraph",
@@ -27,3 +32,17 @@ __all__ = [
     "read_log",
     "replay",
 ]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "choices": ("lean",),
+        "exploration": ("explore",),
+        "graph": ("ClickGraph",),
+        "held_out": ("Decision",),
+        "history": ("Replay", "replay"),
+        "learner": ("ClickLearner",),
+        "logs": ("LogReader", "LoggedPage", "read_log"),
+        "pages": ("Page", "estimate_propensities"),
+    },
+)

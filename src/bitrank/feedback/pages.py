@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.isotonic import IsotonicRegression
 
 from bitrank.codes import Codes, Weights, check_codes, check_magnitudes
 
@@ -101,6 +100,8 @@ def propensities_from_counts(shown: Floats, clicks: Floats) -> Floats:
     """The same from how often each place showed an explored item, and how often that was clicked."""
     if clicks.sum() == 0:
         return np.ones(len(shown))
+    from sklearn.isotonic import IsotonicRegression  # slow to import, and not needed to read a page
+
     mean = clicks.sum() / shown.sum()
     rates = (clicks + mean * _PRIOR_SHOWN) / (shown + _PRIOR_SHOWN)
     places = np.arange(len(rates))

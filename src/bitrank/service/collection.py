@@ -6,7 +6,7 @@ The store holds the latter; `refresh` applies what changed there, by this proces
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from bitrank.feedback.logs import parse_code
 from bitrank.service import images
 from bitrank.service.sources import About, Source
 from bitrank.service.store import Item, Store
+
+if TYPE_CHECKING:
+    from bitrank.hashing.hasher import Hasher
 
 Ids = npt.NDArray[np.int64]
 
@@ -45,7 +48,7 @@ class Collection:
     """Items and their codes, found by weighted Hamming distance."""
 
     def __init__(self, source: Source, store: Store) -> None:
-        self.name, self.hasher, self.index = source.name, source.hasher, source.index
+        self.name, self.index = source.name, source.index
         self._source, self._store = source, store
         self._ids: Ids = self.index.ids
         self._added: dict[int, About] = {}
@@ -63,6 +66,16 @@ class Collection:
     def has_images(self) -> bool:
         """Whether items have pictures."""
         return self._source.items.has_images
+
+    @property
+    def finds_vectors(self) -> bool:
+        """Whether a vector can be a query."""
+        return self._source.make_hasher is not None
+
+    @property
+    def hasher(self) -> Hasher | None:
+        """What makes codes of vectors, if there is one; made when first asked for."""
+        return self._source.hasher
 
     @property
     def finds_images(self) -> bool:
@@ -84,14 +97,15 @@ class Collection:
 
     def query_of_vector(self, vector: npt.ArrayLike) -> Query:
         """The query of a float vector: its code and its magnitudes."""
-        if self.hasher is None:
+        hasher = self.hasher
+        if hasher is None:
             raise ValueError(
                 "this collection has no hasher (--hasher) to make a code of a vector: give a code or an item"
             )
         row = np.asarray(vector, np.float64)
-        if row.shape != (self.hasher.n_features_in_,):
-            raise ValueError(f"vector must hold {self.hasher.n_features_in_} numbers, got {row.size}")
-        values = self.hasher.project(row[None])
+        if row.shape != (hasher.n_features_in_,):
+            raise ValueError(f"vector must hold {hasher.n_features_in_} numbers, got {row.size}")
+        values = hasher.project(row[None])
         return Query(pack(values > 0), np.abs(values[0]))
 
     def query_of_image(self, data: bytes) -> Query:

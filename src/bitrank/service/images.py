@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from bitrank.features import Gist
-
 Vector = npt.NDArray[np.float32]
 Vectorizer = Callable[[Image.Image], Vector]
 
@@ -66,6 +64,8 @@ def vectorizer(spec: str) -> Vectorizer:
         return _gray(image.convert("L").resize(size, Image.Resampling.BILINEAR)).ravel()
 
     def gist(image: Image.Image) -> Vector:
+        from bitrank.features import Gist
+
         small = np.asarray(image.convert("RGB").resize(size, Image.Resampling.BILINEAR))
         vector: Vector = Gist().fit_transform(small[None])[0]
         return vector

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from bitrank import feedback
 from bitrank.codes import Weights
-from bitrank.feedback import ClickLearner, Page
 from bitrank.service.collection import Collection
 from bitrank.service.store import Click, Store, Version
 
@@ -27,7 +27,7 @@ AT_ONCE = 4  # pages learned before others have their turn
 class _Follower:
     """A learner on its way along a profile's log."""
 
-    learner: ClickLearner
+    learner: feedback.ClickLearner
     began: int  # number of the activation by a user that it began after
     active: int  # the version that was active when it last looked
     position: int  # last page that was learned
@@ -93,7 +93,7 @@ class Learning:
         start = self._store.version(profile, choice.version)
         assert start is not None
         sample, n_bits = self._collection.sample.codes, self._collection.n_bits
-        learner = ClickLearner(sample, n_bits=n_bits, weights=start.weights, random_state=0)
+        learner = feedback.ClickLearner(sample, n_bits=n_bits, weights=start.weights, random_state=0)
         learner.n_looks, decided = self._store.decisions(profile, choice.n_clicks)
         position = max(choice.n_clicks, n_clicks - MEMORY)
         return _Follower(learner, choice.number, active.number, position, decided)
@@ -115,9 +115,9 @@ class Learning:
         self.alarms[profile] = bool(decision.alarm)
 
 
-def _page(click: Click) -> Page:
+def _page(click: Click) -> feedback.Page:
     width = len(click.query_code)
-    return Page(
+    return feedback.Page(
         query_code=np.frombuffer(click.query_code, np.uint8),
         shown_codes=np.frombuffer(click.shown_codes, np.uint8).reshape(-1, width),
         clicked=np.array([shown["clicked"] for shown in click.shown], bool),

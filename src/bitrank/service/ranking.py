@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy.exc import SQLAlchemyError
 
+from bitrank import feedback
 from bitrank.codes import Weights
 from bitrank.codes import distances as weighted_distances
-from bitrank.feedback import explore as explore_slots
-from bitrank.feedback import lean
 from bitrank.segments import Ids, n_threads
 from bitrank.service.collection import Collection, Query, tie_ranks
 from bitrank.service.learning import Learning
@@ -103,6 +102,9 @@ class Service:
 
     def _learn(self) -> None:
         """Learn from new clicks, at once where they were written here."""
+        self._woken.wait(POLL_S)
+        # What the first click and the first vector need, so that they do not wait for it; after the first answers.
+        _ = feedback.ClickLearner, feedback.lean, self.collection.hasher
         more = False
         while not self._closed.is_set():
             if not more:
@@ -200,7 +202,7 @@ class Service:
         there = [item for item in chosen if self.collection.has(item) and item != query.item]
         passed = [item for item in found.tolist() if item >= 0 and item != query.item and item not in there]
         codes = self.collection.codes
-        return lean(weights, query.code, codes(passed), codes(there), query.magnitudes)
+        return feedback.lean(weights, query.code, codes(passed), codes(there), query.magnitudes)
 
     def _explore(
         self, query: Query, ids: Ids, distances: Distances, weights: Weights, n_slots: int
@@ -213,7 +215,7 @@ class Service:
             top = self.collection.index.codes(ids)
         except ValueError:  # one of them was removed just now
             return ids, distances, np.zeros(len(ids), bool)
-        page = explore_slots(query.code[0], top, sample.codes, n_slots, random)
+        page = feedback.explore(query.code[0], top, sample.codes, n_slots, random)
         far = sample.ids[page.rows[page.explored]]
         mixed_ids, mixed = np.empty(len(page.rows), np.int64), np.empty(len(page.rows), np.float32)
         mixed_ids[~page.explored], mixed[~page.explored] = ids, distances

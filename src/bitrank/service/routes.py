@@ -140,7 +140,7 @@ def item_routes(service: Service) -> APIRouter:
             n_items=len(collection),
             n_bits=collection.n_bits,
             has_images=collection.has_images,
-            has_hasher=collection.hasher is not None,
+            has_hasher=collection.finds_vectors,
             image_search=collection.finds_images,
             page_size=service.settings.page_size,
             explore=service.settings.explore,

@@ -9,20 +9,25 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from bitrank.datasets import Digits, digits
-from bitrank.hashing import ITQ, load_hasher
 from bitrank.index import Index
 from bitrank.service import images
 
-N_BITS = 64
-N_FITTED = 2000  # digits that the demonstration's hasher learns from: enough, and ready at once
+if TYPE_CHECKING:
+    from bitrank.hashing.hasher import Hasher
+
+# Of the embedded digits, made by scripts/make_digits.py: nobody who only wants to see them waits for a hasher to learn.
+DIGIT_CODES, DIGIT_HASHER = (
+    Path(__file__).parents[1] / "data" / f"digit_{what}" for what in ("codes.npy", "hasher.npz")
+)
 
 
 class About(NamedTuple):
@@ -55,17 +60,21 @@ class Source:
     name: str
     index: Index
     items: Items
-    hasher: Any = None
+    make_hasher: Callable[[], Hasher] | None = None  # called when a vector is first searched for, or before
     vectorizer: images.Vectorizer | None = None
     folder: Path | None = None  # of pictures that items name by a path
+
+    @cached_property
+    def hasher(self) -> Hasher | None:
+        """What makes codes of vectors."""
+        return None if self.make_hasher is None else self.make_hasher()
 
 
 def embedded_digits() -> Source:
     """The 10 000 embedded digits as ITQ codes of 64 bits, found by item, vector or drawing."""
     data = digits()
-    X = data.images.reshape(len(data.images), -1) / np.float32(255)
-    hasher = ITQ(n_bits=N_BITS, random_state=0).fit(X[:N_FITTED])
-    return Source("digits", Index(hasher.transform(X)), DigitItems(data), hasher, images.digit_vector)
+    codes = np.load(DIGIT_CODES, allow_pickle=False)
+    return Source("digits", Index(codes), DigitItems(data), lambda: _read_hasher(DIGIT_HASHER), images.digit_vector)
 
 
 def from_files(
@@ -77,14 +86,21 @@ def from_files(
     if items is not None:
         source.folder = items.resolve().parent
     if hasher is not None:
-        source.hasher = load_hasher(hasher)
-        if source.hasher.n_bits_ != loaded.n_bits:
-            raise ValueError(f"the hasher must give {loaded.n_bits} bits as the index has, got {source.hasher.n_bits_}")
-    if image_features is not None:
-        if source.hasher is None:
-            raise ValueError("image features need a hasher to make codes of them")
-        source.vectorizer = _checked(images.vectorizer(image_features), source.hasher.n_features_in_)
+        fitted = _read_hasher(hasher)
+        if fitted.n_bits_ != loaded.n_bits:
+            raise ValueError(f"the hasher must give {loaded.n_bits} bits as the index has, got {fitted.n_bits_}")
+        source.make_hasher = lambda: fitted
+        if image_features is not None:
+            source.vectorizer = _checked(images.vectorizer(image_features), fitted.n_features_in_)
+    elif image_features is not None:
+        raise ValueError("image features need a hasher to make codes of them")
     return source
+
+
+def _read_hasher(path: Path) -> Hasher:
+    from bitrank.hashing import load_hasher  # slow to import
+
+    return load_hasher(path)
 
 
 class NoItems:
