@@ -17,6 +17,7 @@ from experiments.plan import (
     LENGTHS,
     PAGES,
     QUADRUPLETS,
+    QUICK_HASHERS,
     SLOTS,
     STEPS,
     UNSEEN,
@@ -45,7 +46,7 @@ class Page:
         self.results, self.pictures, self.parts = results, output / "pictures", [_text("opening")]
         self.images = ("digits",) if quick else IMAGES
         self.large = self.images[:2]
-        self.hashers, self.lengths = HASHERS, (32,) if quick else LENGTHS
+        self.hashers, self.lengths = (QUICK_HASHERS, (32,)) if quick else (HASHERS, LENGTHS)
         self.quick = quick
 
     def add(self, *parts: str) -> None:
@@ -73,7 +74,9 @@ def write_report(folder: Path, output: Path, quick: bool = False) -> None:
     n_there = sum(len(group.rankings) - len(cells.missing(folder, group, None)) for group in groups_of(quick))
     n_all = sum(len(group.rankings) for group in groups_of(quick))
     minutes = sum(cell["seconds"] for seeds in results.found.values() for cell in seeds.values()) / 60
-    page.add(f"{n_there} of {n_all} cells are there; by their own clocks they took {minutes:.0f} minutes, two at a time.")
+    page.add(
+        f"{n_there} of {n_all} cells are there; by their own clocks they took {minutes:.0f} minutes, two at a time."
+    )
     drawn = figures.map_by_bits(results, page.pictures / "map_by_bits.png", page.images)
     title = "MAP against the number of bits, codes of ITQ"
     page.picture(drawn, "map_by_bits.png", title, source("full", "<dataset>", "ITQ-<bits>-<ranking>-<seed>"))
