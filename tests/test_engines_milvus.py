@@ -56,6 +56,18 @@ def test_milvus_limits_and_names(milvus):
             bitrank.connect(milvus.url, **options)
 
 
+def test_milvus_takes_a_bulk_whole_or_not_at_all(milvus):
+    n = 1_000_000
+    codes = np.random.default_rng(0).integers(0, 256, (n, 32), dtype=np.uint8)
+    with bitrank.connect(milvus.url, "bulk") as engine:
+        engine.create(256)
+        engine.add(codes, np.arange(n))  # 40 MB, in one message
+        assert engine.count() == n
+        with pytest.raises(ValueError, match="up to 1258291 codes of this length at once, got 2000000"):
+            engine.add(np.concatenate([codes, codes]), np.arange(2 * n))
+        assert engine.count() == n
+
+
 def test_milvus_collection_of_another_shape_is_refused(milvus):
     with bitrank.connect(milvus.url, "strange") as engine:
         types, client = engine._milvus.DataType, engine._client

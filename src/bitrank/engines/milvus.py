@@ -27,8 +27,9 @@ from bitrank.segments import Ids
 MOST_CANDIDATES = 16_384
 # It finds a larger one, and then fails to fetch its code.
 LARGEST_ID = 2**63 - 2
-# Rows of one message; Milvus takes up to 64 MB.
-BATCH_BYTES = 16 << 20
+# Codes and ids of one message; Milvus takes up to 64 MB, with what goes around them.
+MESSAGE_BYTES = 48 << 20
+BATCH = 65_536  # rows between two moves of the bar
 # Candidates with their codes that come back in one message.
 BATCH_RESULTS = 100_000
 # Codes of a MilvusException: no server; a collection that is not in its memory.
@@ -39,8 +40,8 @@ DESCRIPTION = "bitrank: codes of {} bits"
 class MilvusEngine:
     """Codes in a collection of Milvus; the methods are those of `Engine`, without an exact search.
 
-    Each message of an `add` is taken whole or not at all, and a bulk is several messages where it is above 16 MB: one
-    that was cut short may be there in part. Adding it once more is safe.
+    Milvus takes one message whole or not at all, so that an `add` is one message: up to 3 million codes of 64 bits, 2
+    million of 128. More than that at once is refused.
 
     Parameters
     ----------
@@ -119,10 +120,14 @@ class MilvusEngine:
         codes, checked = check_add(codes, ids, self._made())
         if checked.max(initial=0) > LARGEST_ID:
             raise ValueError(f"ids for Milvus must be up to 2**63 - 2, got {checked.max()}")
-        batch = max(1, BATCH_BYTES // (codes.shape[1] + 8))
-        for start in progress(range(0, len(checked), batch), label="adding"):
-            part = zip(checked[start : start + batch].tolist(), codes[start : start + batch], strict=True)
-            rows = [{"id": number, "code": code.tobytes()} for number, code in part]
+        most = MESSAGE_BYTES // (codes.shape[1] + 8)
+        if len(checked) > most:
+            raise ValueError(f"Milvus takes up to {most} codes of this length at once, got {len(checked)}: add parts")
+        rows = []
+        for start in progress(range(0, len(checked), BATCH), label="packing"):
+            part = zip(checked[start : start + BATCH].tolist(), codes[start : start + BATCH], strict=True)
+            rows += [{"id": number, "code": code.tobytes()} for number, code in part]
+        if rows:
             with self._says_what_failed():
                 self._client.upsert(self._name, rows, timeout=self._timeout)
 
