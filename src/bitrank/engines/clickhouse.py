@@ -9,13 +9,13 @@ import contextlib
 import re
 import uuid
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes, Weights, n_bytes
-from bitrank.engines.contract import Candidates, check_add, check_created, check_search, import_extra
+from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search, import_extra
 from bitrank.engines.planes import check_whole, distance_sql
 from bitrank.engines.stages import rerank
 from bitrank.index import Results
@@ -38,7 +38,7 @@ class _Shape(NamedTuple):
     writable: bool
 
 
-class ClickHouseEngine:
+class ClickHouseEngine(Closing):
     """Codes in a table of ClickHouse; the methods are those of `Engine`.
 
     Parameters
@@ -148,12 +148,6 @@ class ClickHouseEngine:
     def close(self) -> None:
         """Give back the connection."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _fetch(self, queries: Codes, n_candidates: int) -> Iterator[tuple[Ids, Codes]]:
         """Ids and codes of the nearest by plain Hamming distance, one query after the other."""

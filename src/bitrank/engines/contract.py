@@ -81,6 +81,20 @@ class Engine(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
+class Closing:
+    """Leaving a ``with`` block closes."""
+
+    def close(self) -> None:
+        """Give back what is held."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
 def check_search(
     queries: Any, k: int, weights: npt.ArrayLike | None, candidates: Candidates, n_bits: int
 ) -> tuple[Codes, Weights, int | None]:

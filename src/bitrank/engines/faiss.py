@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes, Weights, check_codes, check_weights, n_bytes, signs
-from bitrank.engines.contract import Candidates, check_add, check_created, check_search, import_extra
+from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search, import_extra
 from bitrank.engines.planes import check_whole
 from bitrank.engines.stages import rerank
 from bitrank.index import Results, nearest
@@ -97,7 +97,7 @@ def pq_queries(queries: Codes, n_bits: int, weights: npt.ArrayLike | None = None
     return vectors
 
 
-class FaissEngine:
+class FaissEngine(Closing):
     """Codes in a FAISS binary index; the methods are those of `Engine`.
 
     Parameters
@@ -196,12 +196,6 @@ class FaissEngine:
     def close(self) -> None:
         """Let go of the index."""
         self._index = self._kept = self._pq = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _made(self) -> tuple[Any, Ids | None]:
         """The index that holds the codes, and the ids of its rows, if they have any."""

@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes
-from bitrank.engines.contract import Candidates, check_add, check_created, check_search
+from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search
 from bitrank.engines.planes import check_whole
 from bitrank.index import Index, Results
 from bitrank.rows import check_ids
 
 
-class MemoryEngine:
+class MemoryEngine(Closing):
     """Codes in the memory of this process; the methods are those of `Engine`."""
 
     def __init__(self, url: str, name: str) -> None:
@@ -73,12 +73,6 @@ class MemoryEngine:
     def close(self) -> None:
         """Forget the codes."""
         self._index = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _made(self) -> Index:
         if self._index is None:

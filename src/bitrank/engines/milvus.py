@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes, n_bytes
-from bitrank.engines.contract import Candidates, check_add, check_created, check_search, import_extra
+from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search, import_extra
 from bitrank.engines.stages import rerank
 from bitrank.index import Results
 from bitrank.progress import progress
@@ -37,7 +37,7 @@ CONNECT_FAILED, NOT_LOADED = 2, 101
 DESCRIPTION = "bitrank: codes of {} bits"
 
 
-class MilvusEngine:
+class MilvusEngine(Closing):
     """Codes in a collection of Milvus; the methods are those of `Engine`, without an exact search.
 
     Milvus takes one message whole or not at all, so that an `add` is one message: up to 3 million codes of 64 bits, 2
@@ -174,12 +174,6 @@ class MilvusEngine:
     def close(self) -> None:
         """Give back the connection."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _fetch(self, queries: Codes, n_candidates: int) -> Iterator[tuple[Ids, Codes]]:
         """Ids and codes of the nearest by plain Hamming distance, one query after the other."""

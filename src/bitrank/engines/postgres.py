@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes, n_bytes
-from bitrank.engines.contract import Candidates, check_add, check_created, check_search, import_extra
+from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search, import_extra
 from bitrank.engines.planes import DIALECTS, check_whole, distance_sql
 from bitrank.engines.stages import rerank
 from bitrank.index import Results
@@ -54,7 +54,7 @@ class _Table(NamedTuple):
     has_graph: bool
 
 
-class PostgresEngine:
+class PostgresEngine(Closing):
     """A table of PostgreSQL 14 or newer; the methods are those of `Engine`.
 
     The connection is made when it is first needed, and again when the server was away in between. Methods may be
@@ -192,12 +192,6 @@ class PostgresEngine:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _run(self, work: Callable[[Connection[Any]], T]) -> T:
         """Do work in a transaction, and once more from the start when the connection turns out to be lost."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes
-from bitrank.engines.contract import Candidates, Engine, check_add, check_created
+from bitrank.engines.contract import Candidates, Closing, Engine, check_add, check_created
 from bitrank.index import Results, nearest
 from bitrank.rows import check_ids
 
@@ -26,7 +26,7 @@ class PartialResults(Results):
     missing: tuple[str, ...] = ()
 
 
-class Shards:
+class Shards(Closing):
     """Engines that share the ids between them by ``id % n_shards``; the methods are those of `Engine`.
 
     A shard adds all of its codes or none, but not all shards at once: after a ConnectionError of `add` or `remove`,
@@ -102,12 +102,6 @@ class Shards:
         self._threads.shutdown()
         for shard in self._shards:
             shard.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _all(self, work: Callable[[int], T]) -> list[T]:
         """What every shard answers to work, or a ConnectionError that names those that do not."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.codes import Codes, n_bytes
-from bitrank.engines.contract import Candidates, check_add, check_created, check_search, import_extra
+from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search, import_extra
 from bitrank.engines.stages import rerank
 from bitrank.index import Results
 from bitrank.progress import progress
@@ -26,7 +26,7 @@ from bitrank.segments import Ids
 BATCH = 10_000
 
 
-class USearchEngine:
+class USearchEngine(Closing):
     """Codes in a USearch index; the methods are those of `Engine`, without an exact search.
 
     Parameters
@@ -119,12 +119,6 @@ class USearchEngine:
     def close(self) -> None:
         """Let go of the index."""
         self._index = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _made(self) -> Any:
         if self._index is None:
