@@ -15,7 +15,7 @@ ROOT = pathlib.Path(bitrank.__file__).parent
 MAY_IMPORT: dict[str, set[str]] = {
     "progress": set(),
     "lazy": set(),
-    "ties": set(),
+    "ties": {"_kernel"},
     "metrics": {"ties"},
     "datasets": set(),
     "features": set(),

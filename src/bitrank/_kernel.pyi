@@ -105,3 +105,9 @@ def passive_aggressive(
     max_sweeps: int,
     weights: npt.NDArray[np.float64],
 ) -> int: ...
+def tied_groups(
+    keys: npt.NDArray[np.uint32] | npt.NDArray[np.uint64],
+    groups: npt.NDArray[np.int64],
+    bounds: npt.NDArray[np.int64],
+    totals: npt.NDArray[np.int64],
+) -> int: ...

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from bitrank import _kernel
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
@@ -40,40 +42,11 @@ def _groups(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> Gro
     keys = _keys(distances, relevant)
     keys.sort(axis=1)
     n_rows, n = keys.shape
-    # Flat arrays over all rows from here on, and only the places of relevant items: they are the last of their group.
-    flat = keys.ravel()
-    places = np.flatnonzero((flat & flat.dtype.type(1)).astype(bool))
-    bounds = np.searchsorted(places, np.arange(n_rows + 1) * n)
-    totals = np.diff(bounds)
-    key, row = flat[places], np.repeat(np.arange(n_rows), totals)
-    is_first = np.ones(len(places), bool)
-    is_first[1:] = (key[1:] != key[:-1]) | (row[1:] != row[:-1])
-    first = np.flatnonzero(is_first)
-    row, count = row[first], np.diff(first, append=len(places))
-    return Groups(
-        n=n,
-        totals=np.where(totals > 0, totals, np.nan),
-        row=row,
-        start=_first_places(flat, places[first], row * n) - row * n,
-        end=places[first + count - 1] + 1 - row * n,
-        hits=first - bounds[row],
-        count=count,
-        bounds=np.searchsorted(row, np.arange(n_rows + 1)),
-    )
-
-
-def _first_places(flat: npt.NDArray[Any], places: Ints, row_starts: Ints) -> Ints:
-    """Where the groups begin whose first relevant items are at `places`: before them come tied irrelevant ones."""
-    starts = places.copy()
-    key = flat[places] - flat.dtype.type(1)
-    unsure = np.flatnonzero((places > row_starts) & (flat[places - 1] == key))
-    low, high, key = row_starts[unsure], places[unsure], key[unsure]
-    while (low < high).any():
-        middle = (low + high) // 2
-        less = flat[middle] < key
-        low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
-    starts[unsure] = low
-    return starts
+    found = np.empty((5, np.count_nonzero(relevant)), np.int64)
+    bounds, totals = np.empty(n_rows + 1, np.int64), np.empty(n_rows, np.int64)
+    n_groups = _kernel.tied_groups(keys, found, bounds, totals)
+    row, start, end, hits, count = found[:, :n_groups]
+    return Groups(n, np.where(totals > 0, totals, np.nan), row, start, end, hits, count, bounds)
 
 
 def _keys(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

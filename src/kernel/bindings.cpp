@@ -18,6 +18,7 @@
 #include "distances.hpp"
 #include "layout.hpp"
 #include "search.hpp"
+#include "ties.hpp"
 
 namespace nb = nanobind;
 
@@ -233,6 +234,22 @@ std::size_t passive_aggressive(Matrix<const double> order, Matrix<const double> 
                                        c_tie, tolerance, max_sweeps, weights.data());
 }
 
+template <typename Key>
+std::size_t tied_groups(Matrix<const Key> keys, Matrix<std::int64_t> groups, Vector<std::int64_t> bounds,
+                        Vector<std::int64_t> totals) {
+    const std::size_t n_rows = keys.shape(0), room = groups.shape(1);
+    const auto relevant = [](Key key) { return (key & 1) != 0; };
+    const auto n_relevant = std::count_if(keys.data(), keys.data() + keys.size(), relevant);
+    require(groups.shape(0) == 5 && room >= static_cast<std::size_t>(n_relevant),
+            "groups must be (5, n), n being the number of relevant items or more");
+    require(bounds.shape(0) == n_rows + 1 && totals.shape(0) == n_rows, "bounds and totals must have a value a row");
+    std::int64_t *out = groups.data();
+    nb::gil_scoped_release release;
+    return bitrank::tied_groups(keys.data(), n_rows, keys.shape(1),
+                                {out, out + room, out + 2 * room, out + 3 * room, out + 4 * room}, bounds.data(),
+                                totals.data());
+}
+
 }  // namespace
 
 NB_MODULE(_kernel, module) {
@@ -258,4 +275,8 @@ NB_MODULE(_kernel, module) {
                "total"_a.noconvert());
     module.def("passive_aggressive", &passive_aggressive, "order"_a, "tie"_a, "c_order"_a, "c_tie"_a, "tolerance"_a,
                "max_sweeps"_a, "weights"_a.noconvert());
+    module.def("tied_groups", &tied_groups<std::uint32_t>, "keys"_a.noconvert(), "groups"_a.noconvert(),
+               "bounds"_a.noconvert(), "totals"_a.noconvert());
+    module.def("tied_groups", &tied_groups<std::uint64_t>, "keys"_a.noconvert(), "groups"_a.noconvert(),
+               "bounds"_a.noconvert(), "totals"_a.noconvert());
 }
