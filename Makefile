@@ -55,7 +55,7 @@ bench-milvus: $(VENV)-milvus/installed
 # The kernel's own tests, without Python: under both sanitizers, and for 64-bit ARM under qemu
 # (Debian: g++-aarch64-linux-gnu, qemu-user-static).
 KERNEL_FLAGS := -std=c++20 -O1 -g -Wall -Wextra -pthread
-KERNEL_PARTS := checksum distances layout query scan scan_scalar search
+KERNEL_PARTS := checksum distances layout query scan scan_scalar search ties
 build/%/test_kernel: tests/kernel/test_kernel.cpp $(wildcard src/kernel/*)
 	mkdir -p $(@D)
 	for part in $(KERNEL_PARTS) $(KERNEL_MORE); do \

@@ -15,6 +15,7 @@
 #include "../../src/kernel/distances.hpp"
 #include "../../src/kernel/layout.hpp"
 #include "../../src/kernel/search.hpp"
+#include "../../src/kernel/ties.hpp"
 
 using namespace bitrank;
 
@@ -265,6 +266,42 @@ void test_distances() {
     }
 }
 
+// Every group of a sorted row, counted item by item.
+template <typename Key>
+void test_ties(std::size_t n_cases) {
+    for (std::size_t turn = 0; turn < n_cases; ++turn) {
+        const std::size_t n_rows = below(4), n = 1 + below(40), n_values = 1 + below(30);
+        std::vector<Key> keys(n_rows * n);
+        for (auto &key : keys) key = static_cast<Key>(below(n_values) << 1 | (below(3) == 0));
+        for (std::size_t row = 0; row < n_rows; ++row) std::sort(&keys[row * n], &keys[row * n] + n);
+        const auto is_relevant = [](Key key) { return (key & 1) != 0; };
+        const auto relevant = static_cast<std::size_t>(std::count_if(keys.begin(), keys.end(), is_relevant));
+        std::vector<std::int64_t> out(5 * relevant), bounds(n_rows + 1), totals(n_rows);
+        std::int64_t *o = out.data();
+        const Groups groups{o, o + relevant, o + 2 * relevant, o + 3 * relevant, o + 4 * relevant};
+        const std::size_t found = tied_groups(keys.data(), n_rows, n, groups, bounds.data(), totals.data());
+        std::size_t at = 0;
+        for (std::size_t row = 0; row < n_rows; ++row) {
+            check(bounds[row] == static_cast<std::int64_t>(at), "where a row begins", "ties");
+            std::int64_t before = 0, hits = 0;
+            for (std::size_t value = 0; value < n_values; ++value) {
+                std::int64_t size = 0, count = 0;
+                for (std::size_t i = 0; i < n; ++i)
+                    if (keys[row * n + i] >> 1 == value) ++size, count += keys[row * n + i] & 1;
+                if (count) {
+                    check(at < found && groups.row[at] == static_cast<std::int64_t>(row), "a group's row", "ties");
+                    check(groups.start[at] == before && groups.end[at] == before + size, "a group's places", "ties");
+                    check(groups.hits[at] == hits && groups.count[at] == count, "a group's relevant items", "ties");
+                    ++at;
+                }
+                before += size, hits += count;
+            }
+            check(totals[row] == hits, "relevant items of a row", "ties");
+        }
+        check(at == found && bounds[n_rows] == static_cast<std::int64_t>(at), "the number of groups", "ties");
+    }
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -273,6 +310,8 @@ int main(int argc, char **argv) {
     test_search(n_cases);
     test_threads();
     test_distances();
+    test_ties<std::uint32_t>(20 * n_cases);
+    test_ties<std::uint64_t>(20 * n_cases);
     std::printf("kernel tests passed on:");
     for (const std::string &path : scanner_names()) std::printf(" %s", path.c_str());
     std::printf("\n");
