@@ -189,7 +189,8 @@ def reached(results: Results) -> list[list[Any]]:
             return None if best is None or None in others else best > max(v for v in others if v is not None)
 
         rows.append([f"{dataset}: MAP of RankingSVM at least Hamming's", count(svm)])
-        rows.append([f"{dataset}: best of bitrank above the paper's best (VOC-11)", count(published)])
+        if dataset != "youtube_faces":  # a subset, not the paper's set
+            rows.append([f"{dataset}: best of bitrank above the paper's best (VOC-11)", count(published)])
         rows.append([f"{dataset}: best of bitrank above our Hamming and both WhRank (MAP)", count(rivals)])
         losses = [
             offline - online

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from bitrank.feedback.history import Replay, replay
     from bitrank.feedback.learner import ClickLearner
     from bitrank.feedback.logs import LoggedPage, LogReader, read_log
-    from bitrank.feedback.pages import Page, estimate_propensities
+    from bitrank.feedback.pages import Page
+    from bitrank.feedback.propensities import estimate_propensities
 
 __all__ = [
     "ClickGraph",
@@ -43,6 +44,7 @@ __getattr__, __dir__ = attach(
         "history": ("Replay", "replay"),
         "learner": ("ClickLearner",),
         "logs": ("LogReader", "LoggedPage", "read_log"),
-        "pages": ("Page", "estimate_propensities"),
+        "pages": ("Page",),
+        "propensities": ("estimate_propensities",),
     },
 )

@@ -17,7 +17,8 @@ from bitrank import gate
 from bitrank.codes import Codes, Weights, check_codes, check_weights
 from bitrank.feedback.graph import ClickGraph
 from bitrank.feedback.held_out import Decision, Witness, decide, hear, lower_bound
-from bitrank.feedback.pages import Floats, Page, check_propensities, propensities_from_counts
+from bitrank.feedback.pages import Floats, Page
+from bitrank.feedback.propensities import check_propensities, propensities_from_counts
 from bitrank.online import OnlineRankingSVM
 
 _HOLD_OUT = 5  # every fifth page

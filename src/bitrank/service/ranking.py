@@ -102,8 +102,7 @@ class Service:
 
     def _learn(self) -> None:
         """Learn from new clicks, at once where they were written here."""
-        self._woken.wait(POLL_S)
-        # What the first click and the first vector need, so that they do not wait for it; after the first answers.
+        # What the first click and the first vector need takes a second to load: at once, but nobody waits for it.
         _ = feedback.ClickLearner, feedback.lean, self.collection.hasher
         more = False
         while not self._closed.is_set():
