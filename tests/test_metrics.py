@@ -168,6 +168,16 @@ def test_every_dtype_gives_the_same(dtype):
     assert metrics.evaluate(exact.astype(dtype), relevant) == pytest.approx(want)
 
 
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32, np.float64])
+@pytest.mark.parametrize("lay", [np.asfortranarray, lambda a: np.repeat(a, 2, axis=1)[:, ::2], lambda a: a[::-1][::-1]])
+def test_every_layout_of_memory_gives_the_same(dtype, lay):
+    random = np.random.default_rng(0)
+    distances, relevant = random.integers(9, size=(20, 50)).astype(dtype), random.random((20, 50)) < 0.2
+    for measure in PER_QUERY.values():
+        np.testing.assert_array_equal(measure(lay(distances), lay(relevant)), measure(distances, relevant))
+    assert metrics.evaluate(lay(distances), lay(relevant)) == metrics.evaluate(distances, relevant)
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.float16, np.float32, np.float64, np.longdouble])
 def test_negative_and_huge_distances(dtype):
     rng = np.random.default_rng(4)

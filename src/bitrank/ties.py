@@ -39,7 +39,7 @@ class Groups:
 
 
 def _groups(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> Groups:
-    keys = _keys(distances, relevant)
+    keys = np.ascontiguousarray(_keys(distances, relevant))  # distances may come in any order of memory
     keys.sort(axis=1)
     n_rows, n = keys.shape
     found = np.empty((5, np.count_nonzero(relevant)), np.int64)
