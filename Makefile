@@ -88,13 +88,14 @@ bench-service: $(VENV)/test.installed
 	$(BIN)/python benchmarks/service.py
 
 # Computes the cells that have no file yet; remove experiments/results/cells to run everything anew.
-reproduce: $(VENV)/demo.installed
+INSTALLED := $(firstword $(wildcard $(VENV)/test.installed) $(VENV)/demo.installed)
+reproduce: $(INSTALLED)
 	$(BIN)/python -m experiments.run
 	$(BIN)/python -m experiments.report
 
 # The embedded digits alone, two seeds, from nothing.
 QUICK := build/reproduce-quick
-reproduce-quick: $(VENV)/demo.installed
+reproduce-quick: $(INSTALLED)
 	rm -rf $(QUICK)
 	$(BIN)/python -m experiments.run --plan quick --results $(QUICK)
 	$(BIN)/python -m experiments.report --plan quick --results $(QUICK) --output $(QUICK)
