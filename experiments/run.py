@@ -67,7 +67,7 @@ def _available(names: set[str]) -> set[str]:
 def _done(todo: list[Group], results: Path, n_rows: int | None, workers: int) -> Iterator[None]:
     """Run the groups, and yield once for each cell that is finished."""
     # The workers are new processes and read these when they start. Memory that glibc keeps need not be cleared by the
-    # kernel again for every large array: an eighth of the time.
+    # kernel again for every large array.
     os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
     os.environ.update(dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(1 << 33)))
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_silence) as pool:

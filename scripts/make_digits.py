@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from bitrank.datasets import digits, mnist
+from bitrank.datasets.embedded import DIGIT_CODES, DIGIT_HASHER
 from bitrank.hashing import ITQ
-from bitrank.service.sources import DIGIT_CODES, DIGIT_HASHER
 
 PER_DIGIT = 1000
 SEED = 20_000

@@ -17,6 +17,7 @@ from serving import serving
 from bitrank import ITQ, SignBits
 from bitrank.codes import pack, unpack
 from bitrank.datasets import digits
+from bitrank.datasets.embedded import DIGIT_CODES, DIGIT_HASHER
 from bitrank.hashing import load_hasher
 from bitrank.index import Index
 from bitrank.service import images, sources
@@ -123,7 +124,7 @@ def test_results_carry_ranks_ties_and_texts(shared):
 
 def test_the_carried_codes_of_the_digits_are_what_their_hasher_gives():
     X = digits().images.reshape(10_000, -1) / np.float32(255)
-    carried, hasher = np.load(sources.DIGIT_CODES), load_hasher(sources.DIGIT_HASHER)
+    carried, hasher = np.load(DIGIT_CODES), load_hasher(DIGIT_HASHER)
     assert carried.shape == (10_000, 8)
     # Linear algebra rounds otherwise on another machine: values next to zero, and bits where ITQ went another way.
     other = unpack(carried, 64) != (hasher.project(X) > 0)

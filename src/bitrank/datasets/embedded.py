@@ -14,7 +14,10 @@ import numpy.typing as npt
 
 N_DIGITS = 10_000
 
-_FILE = Path(__file__).parents[1] / "data" / "digits.xz"
+_FOLDER = Path(__file__).parents[1] / "data"
+_FILE = _FOLDER / "digits.xz"
+# The same digits as codes of 64 bits, and the hasher that gave them: nobody who only wants to see them waits for it.
+DIGIT_CODES, DIGIT_HASHER = _FOLDER / "digit_codes.npy", _FOLDER / "digit_hasher.npz"
 
 
 class Digits(NamedTuple):

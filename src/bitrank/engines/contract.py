@@ -6,6 +6,7 @@ Above it stand the engines, one file each; `tests/test_engines.py` runs one cont
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
@@ -81,12 +82,12 @@ class Engine(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
-class Closing:
+class Closing(ABC):
     """Leaving a ``with`` block closes."""
 
+    @abstractmethod
     def close(self) -> None:
         """Give back what is held."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

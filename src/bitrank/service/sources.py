@@ -18,16 +18,12 @@ import numpy.typing as npt
 from PIL import Image
 
 from bitrank.datasets import Digits, digits
+from bitrank.datasets.embedded import DIGIT_CODES, DIGIT_HASHER
 from bitrank.index import Index
 from bitrank.service import images
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
-
-# Of the embedded digits, made by scripts/make_digits.py: nobody who only wants to see them waits for a hasher to learn.
-DIGIT_CODES, DIGIT_HASHER = (
-    Path(__file__).parents[1] / "data" / f"digit_{what}" for what in ("codes.npy", "hasher.npz")
-)
 
 
 class About(NamedTuple):
