@@ -51,7 +51,7 @@ SLOTS = (0, 2, 5)
 CLICK_C = (0.01, 0.001)  # how far one page may move the weights: as it ships, and a tenth of that
 
 CELLS = {
-    "full": (*RANKINGS, "QueryVector"),
+    "full": (*RANKINGS, "QueryVector", "Agreement"),
     "authors": RANKINGS,
     "unseen": UNSEEN,
     "drift": tuple(f"{name}-step{step}" for step in STEPS for name in ("Hamming", "frozen", "online", "retrained")),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bitrank import OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank, gate
+from bitrank import AgreementRanker, OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank, gate
 from bitrank.codes import Codes
 from bitrank.quadruplets import draw_quadruplets
 from bitrank.whrank import asymmetric_weights
@@ -60,6 +60,9 @@ class Rankings:
             return self.whrank.weights_
         if name == "WhRank-adaptive":
             return self.whrank.weights_for(self.query_codes, magnitudes=np.abs(self.query_values))
+        if name == "Agreement":
+            ranker = AgreementRanker(random_state=self.seed).fit(self.coded.values, self.coded.y)
+            return ranker.weights_for(self.query_codes, magnitudes=np.abs(self.query_values))
         if name.startswith("paper-"):
             return self.paper(name.removeprefix("paper-").lower(), self.n_paper)
         if name == "RankingSVM":

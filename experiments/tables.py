@@ -27,6 +27,7 @@ OURS = (
     "QueryAdaptive",
     "QueryAdaptive-map",
     "QueryVector",
+    "Agreement",
     *FLOAT["banking77"],
 )
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from bitrank.lazy import attach
 
 if TYPE_CHECKING:
+    from bitrank.agreement import AgreementRanker
     from bitrank.engines import connect
     from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing
     from bitrank.index import Index
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ITQ",
     "LSH",
+    "AgreementRanker",
     "Index",
     "IndexFormatError",
     "IsotropicHashing",
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "agreement": ("AgreementRanker",),
         "engines": ("connect",),
         "hashing": ("ITQ", "LSH", "IsotropicHashing", "SignBits", "SpectralHashing"),
         "index": ("Index",),
