@@ -53,6 +53,18 @@ def write(results: Path, group: Group, ranking: str, record: Cell) -> None:
     os.replace(temporary, path)
 
 
+def write_run(results: Path, n_cells: int, workers: int, seconds: float) -> None:
+    """Keep what the last run did in run.json: how many cells, by how many processes, on how many cores, how long."""
+    record = {"cells": n_cells, "workers": workers, "cores": os.cpu_count(), "minutes": round(seconds / 60, 1)}
+    (results / "run.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
+
+
+def read_run(results: Path) -> Cell | None:
+    """What the last run did, None where there was none."""
+    path = results / "run.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
 def read_all(results: Path) -> list[Cell]:
     """Every cell that is there, in the order of their paths."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("cells/*/*/*.json"))]

@@ -73,10 +73,9 @@ def write_report(folder: Path, output: Path, quick: bool = False) -> None:
     results = page.results
     n_there = sum(len(group.rankings) - len(cells.missing(folder, group, None)) for group in groups_of(quick))
     n_all = sum(len(group.rankings) for group in groups_of(quick))
-    minutes = sum(cell["seconds"] for seeds in results.found.values() for cell in seeds.values()) / 60
-    page.add(
-        f"{n_there} of {n_all} cells are there; by their own clocks they took {minutes:.0f} minutes, two at a time."
-    )
+    last = cells.read_run(folder)
+    ran = "The last run computed {cells} in {minutes} minutes, {workers} at a time on {cores} cores (`run.json`)."
+    page.add(f"{n_there} of {n_all} cells are there. {ran.format(**last) if last else ''}")
     drawn = figures.map_by_bits(results, page.pictures / "map_by_bits.png", page.images)
     title = "MAP against the number of bits, codes of ITQ"
     page.picture(drawn, "map_by_bits.png", title, source("full", "<dataset>", "ITQ-<bits>-<ranking>-<seed>"))

@@ -38,16 +38,20 @@ def run_group(group: Group, results: Path, n_rows: int | None) -> tuple[Group, i
 
 def run(listed: list[Group], results: Path, n_rows: int | None = None, workers: int = 2) -> None:
     """Compute the missing cells of these groups in processes of their own, and gather all there are."""
+    start = time.perf_counter()
     todo = {group: len(cells.missing(results, group, n_rows)) for group in listed}
     n_cells = sum(len(group.rankings) for group in todo)
     todo = {group: n for group, n in todo.items() if n}
     print(f"{sum(todo.values())} of {n_cells} cells to compute; the others are in {results}", flush=True)
     there = _available({group.dataset for group in todo})
     todo = {group: n for group, n in todo.items() if group.dataset in there}
+    n_computed = 0
     try:
         for _ in progress(_done(list(todo), results, n_rows, workers), total=sum(todo.values()), label="cells"):
-            pass
+            n_computed += 1
     finally:
+        if n_computed:
+            cells.write_run(results, n_computed, workers, time.perf_counter() - start)
         print(f"{cells.gather(results)} cells in {results / 'cells.csv'}", flush=True)
 
 

@@ -61,7 +61,10 @@ def test_a_killed_run_leaves_whole_cells_and_goes_on(finished):
     for path, (content, modified) in before.items():
         json.loads(content)
         assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, modified)
-    assert f"0 of {n_all} cells" in run("run", *TRIAL, "--results", results)
+    assert f"0 of {n_all} cells" in run("run", *TRIAL, "--results", results)  # which is no run to be told of
+    last = json.loads((results / "run.json").read_text(encoding="utf-8"))
+    assert (last["cells"], last["workers"]) == (n_all - len(before), 2)
+    assert 0 <= last["minutes"] < 5
 
 
 def test_cells_say_what_they_are(finished):
