@@ -47,7 +47,7 @@ bench-engines: $(VENV)/test.installed
 	$(BIN)/python benchmarks/engines.py library index chdb faiss usearch postgresql
 	$(BIN)/python benchmarks/scale.py
 
-# A network namespace for each index: a server takes other ports while those of a killed one are not free.
+# A network namespace for each index: a second server in the first one's could not be reached.
 bench-milvus: $(VENV)-milvus/installed
 	for part in milvus "milvus, ivf"; do \
 	  unshare --map-root-user --net --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && \

@@ -87,6 +87,25 @@ def acdv(results: Results, path: Path, dataset: str) -> bool:
     return _save(figure, path, True, legend=False)
 
 
+def acdv_rates(results: Results, path: Path, dataset: str) -> bool:
+    """How often each bit differs within a class and between classes, a panel a hasher and length."""
+    figure = Figure(figsize=(2.7 * len(LENGTHS) + 1.2, 2.2 * len(HASHERS) + 0.7), layout="constrained")
+    drawn = False
+    panels = iter(_panels(figure, len(HASHERS), len(LENGTHS)))
+    for hasher in HASHERS:
+        for n_bits in LENGTHS:
+            axes = next(panels)
+            if cell := results.cell("picture", dataset, hasher, n_bits, "pairs"):
+                axes.step(range(n_bits), cell["same_rate"], where="mid", label="same class", color="#d55e00")
+                axes.step(
+                    range(n_bits), cell["different_rate"], where="mid", label="different classes", color="#8c8c8c"
+                )
+                drawn = True
+            _tidy(axes, f"{hasher}, {n_bits} bits", "bit", "differs")
+            axes.set_ylim(0, 0.7)
+    return _save(figure, path, drawn)
+
+
 def online(results: Results, path: Path, datasets: Sequence[str]) -> bool:
     """Online against offline at 32 bits."""
     names = ("Hamming", "RankingSVM", "Online")

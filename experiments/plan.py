@@ -116,6 +116,7 @@ def groups(plan: str) -> list[Group]:
         for protocol in ("drift", "quadruplets", "clicks"):
             listed += [Group(protocol, dataset, "ITQ", 64, seed) for dataset in IMAGES[:2]]
         listed += [Group("acdv", "mnist", hasher, n_bits, seed) for hasher in HASHERS for n_bits in LENGTHS]
-    listed += [Group("picture", "mnist", "ITQ", 32, 0), Group("timing", "mnist", "ITQ", 64, 0)]
+    listed += [Group("picture", "mnist", hasher, n_bits, 0) for hasher in HASHERS for n_bits in LENGTHS]
+    listed += [Group("timing", "mnist", "ITQ", 64, 0)]
     order = (*IMAGES, "banking77")
     return sorted(listed, key=lambda group: order.index(group.dataset))

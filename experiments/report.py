@@ -165,6 +165,10 @@ def _acdv(page: Page) -> None:
     drawn = figures.acdv(page.results, page.pictures / "acdv.png", dataset)
     title = "Differences of 32-bit ITQ codes: same class, different classes"
     page.picture(drawn, "acdv.png", title, source("picture", dataset, "ITQ-32-pairs-0"))
+    if not page.quick:
+        drawn = figures.acdv_rates(page.results, page.pictures / "acdv_rates.png", dataset)
+        title = "How often each bit differs, every hasher and length"
+        page.picture(drawn, "acdv_rates.png", title, source("picture", dataset, "<hasher>-<bits>-pairs-0"))
 
 
 def _online(page: Page) -> None:

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "index_cli": {"index", "interchange", "storage", "progress"},
     "solvers": {"codes", "_kernel"},
     "whrank": {"codes"},
-    "agreement": {"codes"},
+    "agreement": {"codes", "whrank"},
     "hashing": {"codes"},
     "quadruplets": {"codes"},
     "gate": {"codes", "metrics"},

@@ -15,10 +15,11 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
-from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bitrank.codes import Codes, Weights, check_codes, check_magnitudes, weights_for_queries
+from bitrank.whrank import check_labelled, spread_between
 
 
 class AgreementRanker(BaseEstimator):
@@ -40,8 +41,7 @@ class AgreementRanker(BaseEstimator):
     Attributes
     ----------
     spread_ : float64 array of shape (n_bits,)
-        σ_k. Below a millionth of the largest it says nothing, and the smallest of the others is taken; ones, if no
-        value varies.
+        σ_k, as in `WhRank` where a value does not vary.
     weights_ : float32 array of shape (n_bits,)
         For queries known by their codes alone; none is negative.
     n_bits_ : int
@@ -72,23 +72,21 @@ class AgreementRanker(BaseEstimator):
         y : array of shape (n,)
             Classes. Those with a single row are left out.
         """
-        values = check_array(projections, dtype=(np.float32, np.float64), input_name="projections")
-        labels = column_or_1d(y)
-        check_consistent_length(values, labels)
+        values, labels = check_labelled(projections, y)
         if self.n_rows < 1:
             raise ValueError(f"n_rows must be at least 1, got {self.n_rows}")
-        drawn = check_random_state(self.random_state).permutation(len(values))[: self.n_rows]
-        pairs = list(_nearest_of_class(values, labels, drawn))
-        if not pairs:
-            raise ValueError("y must have a class with at least two rows, one of them among the rows drawn")
+        _, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        if sizes.max() < 2:
+            raise ValueError(f"y must have a class with at least two rows, got {len(sizes)} classes with one each")
+        drawn = check_random_state(self.random_state).permutation(len(values))
+        drawn = drawn[sizes[classes[drawn]] > 1][: self.n_rows]
+        pairs = _nearest_of_class(values, classes, drawn)
         first, second = (values[np.concatenate(rows)] for rows in zip(*pairs, strict=True))
-        spread = np.sqrt(np.mean(np.square(first - second, dtype=np.float64), axis=0))
-        varies = spread > 1e-6 * spread.max()
-        self.spread_ = np.where(varies, spread, spread[varies].min()) if varies.any() else np.ones_like(spread)
+        self.spread_ = spread_between(first, second)
         agree = np.sum((first > 0) == (second > 0), axis=0)
         odds = (agree + 1) / (len(first) - agree + 1)  # one of each more, so that no odds are infinite
         self.weights_: Weights = np.log(np.maximum(odds, 1)).astype(np.float32)
-        self.n_bits_ = len(spread)
+        self.n_bits_ = values.shape[1]
         return self
 
     def weights_for(self, query_codes: Codes, magnitudes: npt.ArrayLike | None = None) -> Weights:
@@ -114,16 +112,10 @@ class AgreementRanker(BaseEstimator):
 
 
 def _nearest_of_class(
-    values: npt.NDArray[Any], y: npt.NDArray[Any], drawn: npt.NDArray[np.int64]
+    values: npt.NDArray[Any], classes: npt.NDArray[np.int64], drawn: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """Of every class: the rows drawn of it, and of each the nearest other row."""
-    classes = np.unique(y, return_inverse=True)[1]
-    by_class = np.split(np.argsort(classes, kind="stable"), np.cumsum(np.bincount(classes))[:-1])
-    is_drawn = np.zeros(len(values), bool)
-    is_drawn[drawn] = True
-    for members in by_class:
-        rows = members[is_drawn[members]]
-        if len(members) < 2 or len(rows) == 0:
-            continue
+    for number in np.unique(classes[drawn]):
+        members, rows = np.flatnonzero(classes == number), np.sort(drawn[classes[drawn] == number])
         found = members[NearestNeighbors(n_neighbors=2).fit(values[members]).kneighbors(values[rows])[1]]
         yield rows, np.where(found[:, 0] == rows, found[:, 1], found[:, 0])

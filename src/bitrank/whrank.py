@@ -62,16 +62,11 @@ class WhRank(BaseEstimator):
         y : array of shape (n,)
             Classes. Those with a single row are left out.
         """
-        values = check_array(projections, dtype=(np.float32, np.float64), input_name="projections")
-        labels = column_or_1d(y)
-        check_consistent_length(values, labels)
+        values, labels = check_labelled(projections, y)
         if self.n_pairs < 1:
             raise ValueError(f"n_pairs must be at least 1, got {self.n_pairs}")
         first, second = _same_class_pairs(labels, self.n_pairs, check_random_state(self.random_state))
-        # Either row may come first, so the mean difference is zero and need not be estimated.
-        sigma = np.sqrt(np.mean(np.square(values[first] - values[second], dtype=np.float64), axis=0))
-        varies = sigma > 1e-6 * sigma.max()
-        sigma = np.where(varies, sigma, sigma[varies].min()) if varies.any() else np.ones_like(sigma)
+        sigma = spread_between(values[first], values[second])
         self.weights_: Weights = (1 / sigma).astype(np.float32)
         self.n_bits_ = len(sigma)
         return self
@@ -122,6 +117,25 @@ def asymmetric_weights(projections: npt.ArrayLike) -> Weights:
     values = check_array(projections, dtype=np.float32, ensure_min_samples=0, input_name="projections")
     magnitudes: Weights = np.abs(values)
     return magnitudes
+
+
+def check_labelled(projections: npt.ArrayLike, y: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Values before the sign and one label a row, or a ValueError that says what came instead."""
+    values = check_array(projections, dtype=(np.float32, np.float64), input_name="projections")
+    labels = column_or_1d(y)
+    check_consistent_length(values, labels)
+    return values, labels
+
+
+def spread_between(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Standard deviation of every value's difference between rows that are paired.
+
+    Below a millionth of the largest it says nothing, and the smallest of the others is taken; ones, if no value varies.
+    """
+    # Either row may come first, so the mean difference is zero and need not be estimated.
+    sigma = np.sqrt(np.mean(np.square(first - second, dtype=np.float64), axis=0))
+    varies = sigma > 1e-6 * sigma.max()
+    return np.where(varies, sigma, sigma[varies].min()) if varies.any() else np.ones_like(sigma)
 
 
 def _same_class_pairs(
