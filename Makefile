@@ -36,7 +36,7 @@ check: $(VENV)/check.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_layers.py
+	$(BIN)/lint-imports
 
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/run.py

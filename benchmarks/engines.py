@@ -40,8 +40,8 @@ import bitrank
 from bitrank import Index, RankingSVM
 from bitrank.codes import distances
 from bitrank.engines import Engine, quantize_weights, suggest_candidates
-from bitrank.gate import blend
-from bitrank.quadruplets import draw_quadruplets
+from bitrank.ranking.gate import blend
+from bitrank.ranking.quadruplets import draw_quadruplets
 
 RESULTS = Path(__file__).parent / "results" / "engines.json"
 TESTS = Path(__file__).parents[1] / "tests"

@@ -32,8 +32,9 @@ from bitrank import ITQ, OnlineRankingSVM, QueryAdaptiveRanker, RankingSVM
 from bitrank.codes import distances, pack
 from bitrank.datasets import banking77, digits, mnist
 from bitrank.metrics import average_precision, precision_at
-from bitrank.quadruplets import draw_quadruplets
-from bitrank.solvers import Constraints, Objective, Solution, best_scale, egd, exact, pgd
+from bitrank.ranking.objective import Constraints, Objective, best_scale
+from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.ranking.solvers import Solution, egd, exact, pgd
 
 RESULTS = Path(__file__).parent / "results" / "learning.json"
 

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing, datasets
-from bitrank.codes import Codes, distances, pack
+from bitrank.codes import distances, pack
 from bitrank.datasets.files import data_folder
 from bitrank.features import Gist
 from bitrank.metrics import evaluate, mean_precision_recall
+from bitrank.vocabulary import Codes
 from experiments.plan import Group
 
 Rows = npt.NDArray[np.int64]

@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 from bitrank import OnlineRankingSVM, RankingSVM
 from bitrank.codes import acdv, distances, unpack
 from bitrank.metrics import evaluate
-from bitrank.quadruplets import draw_quadruplets
+from bitrank.ranking.quadruplets import draw_quadruplets
 from experiments.plan import CLICK_C, PAGES, QUADRUPLETS, SLOTS, STEPS, Group
 from experiments.protocols import Coded, Data, Split, curve, draw_queries, encode, judge, make_hasher, split
 from experiments.rankings import Rankings

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from bitrank import AgreementRanker, OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank, gate
-from bitrank.codes import Codes
-from bitrank.quadruplets import draw_quadruplets
-from bitrank.whrank import asymmetric_weights
+from bitrank import AgreementRanker, OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank
+from bitrank.ranking import gate
+from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.ranking.whrank import asymmetric_weights
+from bitrank.vocabulary import Codes
 from experiments.protocols import Coded
 
 # Quadruplets that the paper drew; as many as for MNIST where it says nothing.

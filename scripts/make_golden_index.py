@@ -10,7 +10,7 @@ import numpy as np
 
 from bitrank.codes import pack, weighted_hamming
 from bitrank.index import Index
-from bitrank.storage import VERSION
+from bitrank.index.storage import VERSION
 
 folder = Path(__file__).parents[1] / "tests" / "golden" / f"index-v{VERSION}"
 rng = np.random.default_rng(VERSION)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from bitrank import ITQ, Index, RankingSVM, SignBits, batch, metrics
 from bitrank.codes import distances, hamming, pack
 from bitrank.datasets import digits
-from bitrank.quadruplets import draw_quadruplets
+from bitrank.ranking.quadruplets import draw_quadruplets
 
 
 @pytest.fixture(autouse=True)

@@ -7,24 +7,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from bitrank import OnlineRankingSVM, QueryAdaptiveRanker, RankingSVM, WhRank
+from bitrank.checks import check_codes, check_labels, check_magnitudes, check_n_bits, check_weights, weights_for_queries
 from bitrank.codes import (
     acdv,
     byte_tables,
-    check_codes,
-    check_labels,
-    check_magnitudes,
-    check_n_bits,
-    check_weights,
     distances,
     distances_to_rows,
     hamming,
-    n_bytes,
     pack,
     signs,
     unpack,
     weighted_hamming,
-    weights_for_queries,
 )
+from bitrank.vocabulary import n_bytes
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 n_bits_of_any_kind = st.one_of(st.sampled_from([1, 7, 8, 9, 64, 98, 128]), st.integers(1, 200))

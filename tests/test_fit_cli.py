@@ -10,7 +10,7 @@ from bitrank import Index, RankingSVM
 from bitrank.cli import main
 from bitrank.codes import hamming, weighted_hamming
 from bitrank.metrics import average_precision, precision_at
-from bitrank.quadruplets import draw_quadruplets
+from bitrank.ranking.quadruplets import draw_quadruplets
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitrank import gate
 from bitrank.codes import hamming, pack, weighted_hamming
 from bitrank.metrics import average_precision, precision_at
+from bitrank.ranking import gate, held_out
 
 N_BITS = 24
 
@@ -183,7 +183,7 @@ def test_rows_are_held_out_once():
     (rows,) = seen
     assert len(rows) == 266
     assert (np.diff(rows) > 0).all()
-    (fold,) = gate.split(y, "rows", np.random.default_rng(0))
+    (fold,) = held_out.split(y, "rows", np.random.default_rng(0))
     np.testing.assert_array_equal(fold.learn, rows)
     assert not np.isin(fold.queries, fold.learn).any()
     assert not np.isin(fold.sample, fold.learn).any()
@@ -195,11 +195,11 @@ def test_few_rows_are_held_out_in_turn(monkeypatch):
     codes, y = data()
     seen = []
     choose(codes, y, lambda rows: seen.append(rows) or iter(()), in_turn=True)
-    held_out = [set(range(400)) - set(rows) for rows in seen]
-    assert sorted(len(part) for part in held_out) == [133, 133, 134]
-    assert set.union(*held_out) == set(range(400))
-    monkeypatch.setattr(gate, "_FEW_ROWS", 399)
-    assert len(gate.split(y, "rows", np.random.default_rng(0), in_turn=True)) == 1
+    left_out = [set(range(400)) - set(rows) for rows in seen]
+    assert sorted(len(part) for part in left_out) == [133, 133, 134]
+    assert set.union(*left_out) == set(range(400))
+    monkeypatch.setattr(held_out, "_FEW_ROWS", 399)
+    assert len(held_out.split(y, "rows", np.random.default_rng(0), in_turn=True)) == 1
 
 
 @pytest.mark.parametrize("n_classes", [4, 5, 9])
@@ -212,7 +212,7 @@ def test_whole_classes_are_held_out_each_in_turn(n_classes):
     assert first | second == set(range(n_classes))
     assert not first & second
     assert abs(len(first) - len(second)) <= 1
-    for fold, rows in zip(gate.split(y, "classes", np.random.default_rng(0)), seen, strict=True):
+    for fold, rows in zip(held_out.split(y, "classes", np.random.default_rng(0)), seen, strict=True):
         np.testing.assert_array_equal(fold.learn, rows)
         for part in (fold.queries, fold.sample, fold.collection):
             assert not set(y[part]) & set(y[fold.learn])
@@ -220,10 +220,10 @@ def test_whole_classes_are_held_out_each_in_turn(n_classes):
 
 
 def test_large_collections_are_sampled(monkeypatch):
-    monkeypatch.setattr(gate, "_MOST_QUERIES", 20)
-    monkeypatch.setattr(gate, "_MOST_ITEMS", 50)
+    monkeypatch.setattr(held_out, "_MOST_QUERIES", 20)
+    monkeypatch.setattr(held_out, "_MOST_ITEMS", 50)
     _, y = data()
-    (fold,) = gate.split(y, "rows", np.random.default_rng(0))
+    (fold,) = held_out.split(y, "rows", np.random.default_rng(0))
     assert (len(fold.queries), len(fold.sample), len(fold.collection)) == (20, 50, 400)
 
 
@@ -243,7 +243,7 @@ def test_hold_out_queries():
 def direct_figures(codes, y, fold, weights):
     """By the reference distances and the metrics: MAP in the query's half of the sample, P@10 in the collection."""
     ap, p10 = [], []
-    halves = gate._halves(y, fold.queries, fold.sample)
+    halves = held_out._halves(y, fold.queries, fold.sample)
     in_half = [(fold.queries[place], items, ap) for half, items in halves for place in half]
     for query, items, out in in_half + [(query, fold.collection, p10) for query in fold.queries]:
         row = None if weights is None else weights[query]
@@ -262,7 +262,7 @@ def test_halves_share_nothing_and_hold_every_class():
     y = np.repeat([3, 5, 9], [300, 200, 101])
     random = np.random.default_rng(0)
     rows = random.permutation(len(y))
-    first, second = gate._halves(y, rows[:100], rows[100:])
+    first, second = held_out._halves(y, rows[:100], rows[100:])
     assert not set(first[0]) & set(second[0])
     assert not set(first[1]) & set(second[1])
     assert sorted([*first[0], *second[0]]) == list(range(100))
@@ -271,7 +271,7 @@ def test_halves_share_nothing_and_hold_every_class():
         assert counts.min() > 0
         assert np.abs(np.diff(counts, axis=0)).max() <= 1
     # A class too small to be halved: all in all.
-    ((places, items),) = gate._halves(np.r_[y, 7], rows[:100], np.r_[rows[100:], len(y)])
+    ((places, items),) = held_out._halves(np.r_[y, 7], rows[:100], np.r_[rows[100:], len(y)])
     assert len(places) == 100
     assert len(items) == 502
 
@@ -283,14 +283,14 @@ def test_figures_equal_a_direct_computation(validation, with_magnitudes):
     magnitudes = (
         np.random.default_rng(4).integers(1, 5, size=(200, N_BITS)).astype(np.float32) if with_magnitudes else None
     )
-    fold = gate.split(y, validation, np.random.default_rng(0))[0]
-    held_out = gate.HeldOut(codes, y, fold, N_BITS, magnitudes)
+    fold = held_out.split(y, validation, np.random.default_rng(0))[0]
+    judge = held_out.HeldOut(codes, y, fold, N_BITS, magnitudes)
     # Without magnitudes the rival is Hamming, with them the asymmetric distance.
-    for got, want in zip(held_out.judge(), direct_figures(codes, y, fold, magnitudes), strict=True):
+    for got, want in zip(judge.judge(), direct_figures(codes, y, fold, magnitudes), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6)
     # Powers of two with a mean of 1: blends are exact in float32, and so are their ties.
     factor = np.where(np.arange(N_BITS) % 2, 0.5, 1.5).astype(np.float32)
-    for amount, scores in held_out.judge_blends(factor, gate.BLENDS):
+    for amount, scores in judge.judge_blends(factor, gate.BLENDS):
         if amount not in (0.25, 1.0):
             continue
         weights = (1 - amount + amount * factor) * (1 if magnitudes is None else magnitudes) * np.ones((200, 1))
@@ -300,24 +300,24 @@ def test_figures_equal_a_direct_computation(validation, with_magnitudes):
 
 def test_precision_at_10_of_a_few_nearest_is_that_of_all(monkeypatch):
     codes, y = data(300)
-    fold = gate.split(y, "rows", np.random.default_rng(0))[0]
+    fold = held_out.split(y, "rows", np.random.default_rng(0))[0]
     rng = np.random.default_rng(0)
     magnitudes = rng.random((300, N_BITS)).astype(np.float32)  # no ties: the nearest 40 are the same, however found
-    _, all_p10 = gate.HeldOut(codes, y, fold, N_BITS, magnitudes).judge()
-    monkeypatch.setattr(gate, "_NEAREST", 40)
-    _, near_p10 = gate.HeldOut(codes, y, fold, N_BITS, magnitudes).judge()
+    _, all_p10 = held_out.HeldOut(codes, y, fold, N_BITS, magnitudes).judge()
+    monkeypatch.setattr(held_out, "_NEAREST", 40)
+    _, near_p10 = held_out.HeldOut(codes, y, fold, N_BITS, magnitudes).judge()
     np.testing.assert_allclose(near_p10, all_p10)
 
 
 def test_queries_without_a_similar_item_are_left_out():
     codes, y = data(60)
     y = y.copy()
-    fold = gate.split(y, "rows", np.random.default_rng(0))[0]
+    fold = held_out.split(y, "rows", np.random.default_rng(0))[0]
     y[fold.queries[0]] = 99
-    held_out = gate.HeldOut(codes, y, fold, N_BITS)
-    assert len(held_out.queries) == sum((y[fold.sample] == y[query]).sum() > 1 for query in fold.queries)
-    assert len(held_out.queries) < len(fold.queries)
-    assert np.isfinite(held_out.judge()).all()
+    judge = held_out.HeldOut(codes, y, fold, N_BITS)
+    assert len(judge.queries) == sum((y[fold.sample] == y[query]).sum() > 1 for query in fold.queries)
+    assert len(judge.queries) < len(fold.queries)
+    assert np.isfinite(judge.judge()).all()
 
 
 def test_with_magnitudes_the_rival_is_the_asymmetric_distance():

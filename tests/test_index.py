@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bitrank import _kernel
 from bitrank.codes import hamming, pack, weighted_hamming
 from bitrank.index import Index
-from bitrank.segments import bit_order, order_quality
+from bitrank.index.segments import bit_order, order_quality
 
 PATHS = _kernel.kernel_paths()
 

@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bitrank import interchange
 from bitrank.cli import main
-from bitrank.index import Index
+from bitrank.index import Index, interchange
 
 pytestmark = pytest.mark.filterwarnings("ignore:builtin type [Ss]wig:DeprecationWarning")
 

@@ -7,7 +7,7 @@ import pytest
 
 from bitrank.codes import pack
 from bitrank.index import Index
-from bitrank.interchange import from_faiss, from_npy, from_parquet, to_faiss, to_npy, to_parquet
+from bitrank.index.interchange import from_faiss, from_npy, from_parquet, to_faiss, to_npy, to_parquet
 
 # FAISS's bindings, made by SWIG, warn when they are imported.
 pytestmark = pytest.mark.filterwarnings("ignore:builtin type [Ss]wig:DeprecationWarning")

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from bitrank import ITQ, LSH, IsotropicHashing, OnlineRankingSVM, RankingSVM, SpectralHashing, _kernel, online
+from bitrank import ITQ, LSH, IsotropicHashing, OnlineRankingSVM, RankingSVM, SpectralHashing, _kernel
 from bitrank.codes import distances, pack
 from bitrank.datasets import digits
 from bitrank.metrics import mean_average_precision
-from bitrank.quadruplets import draw_quadruplets
-from bitrank.solvers import Constraints, Objective, best_scale, exact
+from bitrank.ranking import online
+from bitrank.ranking.objective import Constraints, Objective, best_scale
+from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.ranking.solvers import exact
 
 
 def problem(m, n_bits, *, width=4, magnitudes=False, seed=0, n=40):

@@ -8,17 +8,15 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitrank import quadruplets as module
 from bitrank.codes import hamming, pack
-from bitrank.quadruplets import (
-    WAYS,
+from bitrank.ranking import quadruplets as module
+from bitrank.ranking.constraints import (
     check_quadruplets,
-    draw_quadruplets,
-    draw_ways,
     triplets_from_clicks,
     triplets_from_grades,
     triplets_from_ranking,
 )
+from bitrank.ranking.quadruplets import WAYS, draw_quadruplets, draw_ways
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from bitrank import QueryAdaptiveRanker, listwise, query_adaptive
+from bitrank import QueryAdaptiveRanker
 from bitrank.codes import pack, signs
-from bitrank.gate import BLENDS, blend
+from bitrank.ranking import listwise, query_adaptive
+from bitrank.ranking.gate import BLENDS, blend
 
 
 def toy(n=200, n_bits=16, seed=0):

@@ -8,9 +8,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from test_query_adaptive import differences, direct_loss, toy
 
-from bitrank import Index, QueryVectorRanker, listwise, query_vectors
+from bitrank import Index, QueryVectorRanker
 from bitrank.codes import distances, pack, signs, split_vectors, unpack
-from bitrank.gate import BLENDS
+from bitrank.ranking import listwise
+from bitrank.ranking import query_vector as query_vectors
+from bitrank.ranking.gate import BLENDS
 
 
 def fast(**options):

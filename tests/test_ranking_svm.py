@@ -7,11 +7,12 @@ from sklearn.exceptions import NotFittedError
 
 from bitrank import RankingSVM
 from bitrank.codes import distances, pack
-from bitrank.gate import BLENDS, COARSE_BLENDS, blend
 from bitrank.metrics import average_precision
-from bitrank.quadruplets import draw_quadruplets
-from bitrank.ranking_svm import constants
-from bitrank.solvers import Constraints, Objective, best_scale, exact
+from bitrank.ranking.gate import BLENDS, COARSE_BLENDS, blend
+from bitrank.ranking.objective import Constraints, Objective, best_scale
+from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.ranking.ranking_svm import constants
+from bitrank.ranking.solvers import exact
 
 WAYS = {("near", 200), ("near", 0.03), ("near", 0.12), ("uniform", None)}
 

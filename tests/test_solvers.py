@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitrank.codes import pack, unpack
-from bitrank.quadruplets import draw_quadruplets
-from bitrank.solvers import SOLVERS, Constraints, Objective, best_scale, duality_gap, egd, exact, pgd
+from bitrank.ranking.objective import Constraints, Objective, best_scale, duality_gap
+from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.ranking.solvers import SOLVERS, egd, exact, pgd
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 n_bits_of_any_kind = st.one_of(st.sampled_from([1, 8, 9, 64, 98]), st.integers(1, 100))
@@ -323,7 +324,8 @@ def test_best_scale(case, ones):
 def test_a_million_quadruplets_fit_in_200_mb():
     script = """
         import numpy as np
-        from bitrank.solvers import Constraints, Objective, best_scale, egd, exact, pgd
+        from bitrank.ranking.objective import Constraints, Objective, best_scale
+        from bitrank.ranking.solvers import egd, exact, pgd
 
         rng = np.random.default_rng(0)
         y = rng.integers(50, size=20_000)

@@ -12,7 +12,7 @@ import pytest
 
 from bitrank import Index, IndexFormatError, _kernel
 from bitrank.codes import pack
-from bitrank.storage import read_meta
+from bitrank.index.storage import read_meta
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -165,7 +165,7 @@ KILLS = """
 import os, random, signal, sys, time
 from pathlib import Path
 from bitrank import Index
-from bitrank.storage import read_meta
+from bitrank.index.storage import read_meta
 sys.path.insert(0, sys.argv[2])
 from test_storage import answer, small_index
 

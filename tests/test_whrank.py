@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from bitrank.codes import pack, signs, weighted_hamming
-from bitrank.whrank import WhRank, _same_class_pairs, asymmetric_weights
+from bitrank.ranking.whrank import WhRank, _same_class_pairs, asymmetric_weights
 
 
 def every_pair_sigma(values, y):

@@ -6,27 +6,14 @@ kernel is tested against, bit for bit.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-
-Codes = npt.NDArray[np.uint8]
-Weights = npt.NDArray[np.float32]
-
-
-def n_bytes(n_bits: int) -> int:
-    """Bytes that a packed code of `n_bits` takes.
-
-    Examples
-    --------
-    >>> n_bytes(98)
-    13
-    """
-    return (n_bits + 7) // 8
+from bitrank.checks import check_codes, check_weights, n_threads
+from bitrank.vocabulary import Codes, Ids, Results, Weights, n_bytes
 
 
 def pack(bits: npt.ArrayLike) -> Codes:
@@ -189,7 +176,7 @@ def distances(
     array([[2, 0]], dtype=uint16)
     """
     queries, codes = _check_pair(queries, codes)
-    threads = _check_threads(threads)
+    threads = n_threads(threads)
     shape = (len(queries), len(codes))
     if weights is None:
         counts = np.empty(shape, np.uint16)
@@ -227,117 +214,8 @@ def distances_to_rows(
     given = np.ones(8 * queries.shape[1]) if weights is None else weights
     each = np.atleast_2d(check_weights(given, width=queries.shape[1], n_queries=len(queries)))
     out = np.empty(chosen.shape, np.float32)
-    _kernel.weighted_hamming_to_rows(queries, codes, chosen, np.ascontiguousarray(each), out, _check_threads(threads))
+    _kernel.weighted_hamming_to_rows(queries, codes, chosen, np.ascontiguousarray(each), out, n_threads(threads))
     return out
-
-
-def _check_threads(threads: int | None) -> int:
-    if threads is None:
-        return os.cpu_count() or 1
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
-    return threads
-
-
-def check_codes(codes: Any, n_bits: int | None = None, name: str = "codes") -> Codes:
-    """Codes as a contiguous uint8 matrix, or a ValueError that says what came instead."""
-    array = np.asarray(codes)
-    if array.dtype != np.uint8 or array.ndim != 2:
-        raise ValueError(
-            f"{name} must be a packed uint8 matrix (see bitrank.codes.pack), got {array.dtype} of shape {array.shape}"
-        )
-    if array.shape[1] == 0:
-        raise ValueError(f"{name} must have at least one byte a row, got shape {array.shape}")
-    if n_bits is not None:
-        if array.shape[1] != n_bytes(n_bits):
-            raise ValueError(f"{name} of {n_bits} bits must be {n_bytes(n_bits)} bytes wide, got {array.shape[1]}")
-        spare = 8 * array.shape[1] - n_bits
-        if spare and (array[:, -1] & ((1 << spare) - 1)).any():
-            raise ValueError(f"{name} of {n_bits} bits must have the last {spare} bits of a row zero, got ones there")
-    return np.ascontiguousarray(array)
-
-
-def check_n_bits(codes: Any, n_bits: int | None) -> tuple[Codes, int]:
-    """Codes, checked, and their number of bits: as given, or eight a byte."""
-    codes = check_codes(codes, n_bits)
-    if len(codes) == 0:
-        raise ValueError("codes must hold at least one row, got none")
-    return codes, 8 * codes.shape[1] if n_bits is None else n_bits
-
-
-def check_labels(y: Any, n: int) -> npt.NDArray[Any]:
-    """Class labels, one for each of n codes, or a ValueError that says what came instead."""
-    labels = np.asarray(y)
-    if labels.shape != (n,):
-        raise ValueError(f"y must hold one label for each of the {n} codes, got shape {labels.shape}")
-    if np.issubdtype(labels.dtype, np.floating) and not np.isfinite(labels).all():
-        raise ValueError("y must be finite, got NaN or infinity")
-    return labels
-
-
-def check_weights(
-    weights: Any, n_bits: int | None = None, *, width: int | None = None, n_queries: int | None = None
-) -> Weights:
-    """Weights as float32, one vector or one a query, or a ValueError that says what came instead."""
-    array = _as_float32(weights)
-    if array.ndim not in (1, 2):
-        raise ValueError(f"weights must have shape (n_bits,) or (n_queries, n_bits), got {array.shape}")
-    if n_bits is not None and array.shape[-1] != n_bits:
-        raise ValueError(f"weights must hold {n_bits} values, one a bit, got {array.shape[-1]}")
-    if width is not None and n_bytes(array.shape[-1]) != width:
-        raise ValueError(
-            f"weights for codes of {width} bytes must hold {8 * width - 7} to {8 * width} values, got {array.shape[-1]}"
-        )
-    if array.ndim == 2 and n_queries is not None and len(array) != n_queries:
-        raise ValueError(f"weights must have one row for each of the {n_queries} queries, got {len(array)}")
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise ValueError("weights must be finite and not negative")
-    return array
-
-
-def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> tuple[Codes, Weights]:
-    """Queries as codes, and weights as rows, one for all or one a query; reals are a code and magnitudes."""
-    array = np.asarray(queries)
-    magnitudes = None
-    if array.dtype.kind == "f":
-        if array.ndim != 2 or array.shape[1] != n_bits or not np.isfinite(array).all():
-            raise ValueError(
-                f"queries of reals must be finite, of shape (n_queries, {n_bits}), got shape {array.shape}"
-            )
-        magnitudes = np.abs(array).astype(np.float32)
-        array = pack(array > 0)
-    codes = check_codes(array, n_bits, name="queries")
-    given = np.ones(n_bits, np.float32) if weights is None else weights
-    rows = np.atleast_2d(check_weights(given, n_bits, n_queries=len(codes)))
-    if magnitudes is not None:
-        rows = check_weights(rows * magnitudes)
-    return codes, np.ascontiguousarray(rows)
-
-
-def check_magnitudes(magnitudes: Any, n_queries: int, n_bits: int) -> Weights:
-    """Magnitudes of float queries as float32, one row a query, or a ValueError that says what came instead."""
-    array = _as_float32(magnitudes)
-    if array.shape != (n_queries, n_bits):
-        raise ValueError(f"magnitudes must have shape {(n_queries, n_bits)}, one row a query, got {array.shape}")
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise ValueError("magnitudes must be finite and not negative: absolute values before the sign")
-    return array
-
-
-def weights_for_queries(
-    weights: npt.NDArray[np.floating[Any]], query_codes: Any, magnitudes: Any | None, n_bits: int
-) -> Weights:
-    """Learned weights, one vector or one a query, as a row for each query; times the query's magnitudes, if given."""
-    query_codes = check_codes(query_codes, n_bits, name="query_codes")
-    shape = (len(query_codes), n_bits)
-    if magnitudes is None:
-        return np.broadcast_to(weights, shape).astype(np.float32)
-    return (weights * check_magnitudes(magnitudes, *shape)).astype(np.float32)
-
-
-def _as_float32(values: Any) -> Weights:
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
-        return np.asarray(values, dtype=np.float32)
 
 
 def _check_pair(queries: Any, codes: Any) -> tuple[Codes, Codes]:
@@ -345,3 +223,12 @@ def _check_pair(queries: Any, codes: Any) -> tuple[Codes, Codes]:
     if queries.shape[1] != codes.shape[1]:
         raise ValueError(f"queries and codes must have the same width, got {queries.shape[1]} and {codes.shape[1]}")
     return queries, codes
+
+
+def nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
+    """The k best of scored candidates, one row a query; those with id -1 are none."""
+    best = np.lexsort((ids, distances, ids < 0), axis=1)[:, :k]
+    out = Results(np.full((len(ids), k), -1, np.int64), np.full((len(ids), k), np.inf, np.float32))
+    out.ids[:, : best.shape[1]] = np.take_along_axis(ids, best, 1)
+    out.distances[:, : best.shape[1]] = np.take_along_axis(distances, best, 1)
+    return out

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import ITQ, OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank
-from bitrank.codes import Codes, Weights, distances
+from bitrank.codes import distances
 from bitrank.datasets import digits
 from bitrank.metrics import mean_average_precision, mean_precision_recall, precision_at, tie_mass
-from bitrank.whrank import asymmetric_weights
+from bitrank.ranking.whrank import asymmetric_weights
+from bitrank.vocabulary import Codes, Weights
 
 Curve = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 Rows = npt.NDArray[np.int64]

@@ -5,7 +5,6 @@ It stands before hashing in the path of data: images come in, vectors for a hash
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral
@@ -17,6 +16,8 @@ import scipy.fft
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 from threadpoolctl import threadpool_limits
+
+from bitrank.checks import n_threads
 
 Floats = npt.NDArray[np.float32]
 
@@ -124,7 +125,7 @@ class Gist(TransformerMixin, BaseEstimator):
 
         # A thread a batch; the products are too small for BLAS to share one among threads of its own. (threadpoolctl
         # comes with scikit-learn, which does the same.)
-        with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+        with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(n_threads()) as pool:
             list(pool.map(describe, range(0, len(images), size)))
         return features.reshape(len(images), -1)
 

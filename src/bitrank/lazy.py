@@ -28,3 +28,11 @@ def attach(package: str, homes: dict[str, tuple[str, ...]]) -> tuple[Callable[[s
         return getattr(import_module(f"{package}.{home_of[name]}"), name)
 
     return get, lambda: sorted(home_of)
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """A module that an extra installs, or an error that says how to install it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"this needs {module}: pip install 'bitrank[{extra}]'") from None

@@ -5,7 +5,6 @@ The floor under `metrics`: a measure in expectation over the order of ties is a 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
+from bitrank.checks import n_threads
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -96,7 +96,7 @@ def by_chunk(function: Callable[[Groups], T], distances: npt.ArrayLike, relevant
 
     if len(chunks) == 1:
         return [one(chunks[0])]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(n_threads()) as pool:
         return list(pool.map(one, chunks))
 
 

@@ -12,7 +12,7 @@ import dask
 import dask.array as da
 import numpy as np
 
-from bitrank.codes import n_bytes
+from bitrank.vocabulary import n_bytes
 
 # Results merged at a time: a worker holds this many and never those of all blocks.
 FAN_IN = 8

@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.batch.blocks import blocks, check_codes, check_column, merged
-from bitrank.codes import Codes, Weights, check_weights, distances
-from bitrank.codes import check_codes as check_queries
+from bitrank.checks import check_codes as check_queries
+from bitrank.checks import check_weights
+from bitrank.codes import distances
 from bitrank.metrics import means_of, values_of
 from bitrank.ties import Groups, Ints
+from bitrank.vocabulary import Codes, Weights
 
 Labels = npt.NDArray[Any]
 Keys = npt.NDArray[np.uint64]

@@ -21,7 +21,8 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from bitrank.batch.blocks import blocks, check_array
-from bitrank.interchange import binary_of, matrix_of
+from bitrank.files import replacing
+from bitrank.index.interchange import binary_of, matrix_of
 
 
 def from_parquet(path: str | os.PathLike[str], column: str = "code") -> da.Array:
@@ -143,14 +144,9 @@ def _values(table: Any, column: str) -> npt.NDArray[Any]:
 
 def _write(columns: dict[str, npt.NDArray[Any]], path: str) -> None:
     table = pyarrow.table({name: _column(array) for name, array in columns.items()})
-    file = Path(path)
     # A task may run twice, on two workers: each writes a file of its own, and either may take its place.
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    with open(temporary, "xb") as out:
-        pyarrow.parquet.write_table(table, out, row_group_size=max(1, len(table)))
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.replace(file)
+    with replacing(path) as file:
+        pyarrow.parquet.write_table(table, file, row_group_size=max(1, len(table)))
 
 
 def _column(array: npt.NDArray[Any]) -> Any:

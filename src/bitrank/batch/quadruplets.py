@@ -15,16 +15,16 @@ from sklearn.utils import check_random_state
 
 from bitrank.batch.blocks import blocks, check_array, check_codes
 from bitrank.batch.search import search
-from bitrank.quadruplets import (
+from bitrank.ranking.quadruplets import (
     MOST_NEAR_QUERIES,
     Classes,
     Neighbors,
-    Rows,
     Strategy,
     check_labels,
     check_n_neighbors,
     distinct,
 )
+from bitrank.vocabulary import Rows
 
 Labels = npt.NDArray[Any]
 
@@ -41,7 +41,7 @@ def draw_quadruplets(
     n_neighbors: float | None = None,
     random_state: Any = None,
 ) -> Rows:
-    """Draw distinct quadruplets from class labels, as `bitrank.quadruplets.draw_quadruplets` does in memory.
+    """Draw distinct quadruplets from class labels, as `bitrank.ranking.quadruplets.draw_quadruplets` does in memory.
 
     Parameters
     ----------

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.batch.blocks import blocks, check_codes, check_column, merged
-from bitrank.codes import Codes, Weights
-from bitrank.index import Index, Results, nearest
-from bitrank.segments import Ids
+from bitrank.codes import nearest
+from bitrank.index import Index
+from bitrank.vocabulary import Codes, Ids, Results, Weights
 
 
 def search(

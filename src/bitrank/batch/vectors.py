@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.batch.blocks import check_array
-from bitrank.codes import Codes, n_bytes
 from bitrank.hashing.hasher import Hasher
+from bitrank.vocabulary import Codes, n_bytes
 
 
 def encode(hasher: Hasher, X: da.Array) -> da.Array:

@@ -6,13 +6,14 @@ Every set but the embedded digits is read through here; nothing is ever unpickle
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from bitrank.files import replacing
 
 Arrays = dict[str, npt.NDArray[Any]]
 # Of each array, the kind of its numbers and its shape; a side of any length has a name, and is as long wherever named.
@@ -54,13 +55,8 @@ def read_npz(path: Path, forms: Forms) -> Arrays:
 
 def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
     """Write a file whole or not at all."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            np.savez(file, **arrays)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        np.savez(file, **arrays)
 
 
 def check_labels(path: Path, labels: npt.NDArray[Any], n_classes: int) -> None:

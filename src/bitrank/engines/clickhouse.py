@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, n_bytes
-from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search, import_extra
+from bitrank.checks import check_ids
+from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search
 from bitrank.engines.planes import check_whole, distance_sql
 from bitrank.engines.stages import rerank
-from bitrank.index import Results
+from bitrank.lazy import import_extra
 from bitrank.progress import progress
-from bitrank.rows import check_ids
-from bitrank.segments import Ids
+from bitrank.vocabulary import Codes, Ids, Results, Weights, n_bytes
 
 # Rows of one INSERT.
 BATCH = 1 << 18

@@ -5,21 +5,17 @@ Above it stand the engines, one file each; `tests/test_engines.py` runs one cont
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, check_codes, check_queries
-from bitrank.index import Results
-from bitrank.rows import check_ids
-from bitrank.segments import Ids
+from bitrank.checks import check_codes, check_ids, check_queries
+from bitrank.vocabulary import Codes, Ids, Results, Weights
 
 # Candidates of two stages when the caller names none: at least this many, and ten for each result.
 CANDIDATES = 1000
-
 Candidates = int | Literal["exact"] | None
 
 
@@ -124,11 +120,3 @@ def check_created(n_bits: int) -> int:
     if not isinstance(n_bits, int) or not 0 < n_bits < 1 << 16:
         raise ValueError(f"n_bits must be an int from 1 to 65535, got {n_bits!r}")
     return n_bits
-
-
-def import_extra(module: str, extra: str) -> Any:
-    """A module that an extra installs, or an error that says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"this needs {module}: pip install 'bitrank[{extra}]'") from None

@@ -15,13 +15,13 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, check_codes, check_weights, n_bytes, signs
-from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search, import_extra
+from bitrank.checks import check_codes, check_ids, check_weights
+from bitrank.codes import nearest, signs
+from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search
 from bitrank.engines.planes import check_whole
 from bitrank.engines.stages import rerank
-from bitrank.index import Results, nearest
-from bitrank.rows import check_ids
-from bitrank.segments import Ids
+from bitrank.lazy import import_extra
+from bitrank.vocabulary import Codes, Ids, Results, Weights, n_bytes
 
 # Queries whose candidates are fetched at once.
 BATCH = 64

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes
+from bitrank.checks import check_ids
 from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search
 from bitrank.engines.planes import check_whole
-from bitrank.index import Index, Results
-from bitrank.rows import check_ids
+from bitrank.index import Index
+from bitrank.vocabulary import Codes, Results
 
 
 class MemoryEngine(Closing):

@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, check_weights, pack
+from bitrank.checks import check_weights
+from bitrank.codes import pack
+from bitrank.vocabulary import Codes, Weights
 
 
 class Dialect(NamedTuple):

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, check_codes, check_weights, n_bytes, signs
+from bitrank.checks import check_codes, check_weights
+from bitrank.codes import signs
 from bitrank.engines.planes import check_whole, masks
+from bitrank.vocabulary import Codes, Weights, n_bytes
 
 Json = dict[str, Any]
 

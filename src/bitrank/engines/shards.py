@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes
+from bitrank.checks import check_ids
+from bitrank.codes import nearest
 from bitrank.engines.contract import Candidates, Closing, Engine, check_add, check_created
-from bitrank.index import Results, nearest
-from bitrank.rows import check_ids
+from bitrank.vocabulary import Codes, Results
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, check_codes, check_queries, check_weights, distances
-from bitrank.index import Results, nearest
-from bitrank.segments import Ids
+from bitrank.checks import check_codes, check_queries, check_weights
+from bitrank.codes import distances, nearest
+from bitrank.vocabulary import Codes, Ids, Results, Weights
 
 # Queries that suggest_candidates takes from the sample.
 QUERIES = 200

@@ -14,13 +14,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, n_bytes
-from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search, import_extra
+from bitrank.checks import check_ids
+from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search
 from bitrank.engines.stages import rerank
-from bitrank.index import Results
+from bitrank.lazy import import_extra
 from bitrank.progress import progress
-from bitrank.rows import check_ids
-from bitrank.segments import Ids
+from bitrank.vocabulary import Codes, Ids, Results, n_bytes
 
 # Codes added at once.
 BATCH = 10_000

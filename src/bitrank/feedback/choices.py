@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights
-from bitrank.online import OnlineRankingSVM
+from bitrank.ranking.online import OnlineRankingSVM
+from bitrank.vocabulary import Codes, Weights
 
 _C = 0.1  # how far to go: a choice among twenty results moves most of them, and the weights keep their shape
 

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, check_codes, distances
+from bitrank.checks import check_codes
+from bitrank.codes import distances
+from bitrank.vocabulary import Codes
 
 Rows = npt.NDArray[np.int64]
 

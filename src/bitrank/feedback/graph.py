@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitrank.codes import Codes, Weights
 from bitrank.feedback.pages import Floats, Page
+from bitrank.vocabulary import Codes, Weights
 
 
 class _Node(NamedTuple):

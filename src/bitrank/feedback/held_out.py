@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitrank.codes import Codes, Weights, distances
+from bitrank.codes import distances
 from bitrank.feedback.exploration import draw_far
 from bitrank.feedback.pages import Floats, Page
+from bitrank.vocabulary import Codes, Weights
 
 # Drawn beside the explored clicks of a page, in the same way: their share that is farther is the page's figure.
 _N_DRAWN = 64

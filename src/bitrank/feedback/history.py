@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, check_codes, check_weights, distances
+from bitrank.checks import check_codes, check_weights
+from bitrank.codes import distances
 from bitrank.feedback.held_out import Decision
 from bitrank.feedback.learner import ClickLearner
 from bitrank.feedback.pages import Page
+from bitrank.vocabulary import Codes, Weights
 
 N_SAMPLE = 16_384  # codes that a learner draws from, where the collection is larger
 N_COMPARED = 200  # newest pages whose rankings are compared

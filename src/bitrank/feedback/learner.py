@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank import gate
-from bitrank.codes import Codes, Weights, check_codes, check_weights
+from bitrank.checks import check_codes, check_weights
 from bitrank.feedback.graph import ClickGraph
 from bitrank.feedback.held_out import Decision, Witness, decide, hear, lower_bound
 from bitrank.feedback.pages import Floats, Page
 from bitrank.feedback.propensities import check_propensities, propensities_from_counts
-from bitrank.online import OnlineRankingSVM
+from bitrank.ranking import held_out
+from bitrank.ranking.online import OnlineRankingSVM
+from bitrank.vocabulary import Codes, Weights
 
 _HOLD_OUT = 5  # every fifth page
 _MOST_HELD_OUT = 1000
@@ -97,7 +98,7 @@ class ClickLearner:
         self._held_out: deque[tuple[Page, Witness | None]] = deque()
         self._evidence: deque[float] = deque(maxlen=_HOLD_OUT * _MOST_HELD_OUT)
         given = np.ones(self.n_bits) if weights is None else check_weights(weights, self.n_bits)
-        self._start = gate.mean_one(given)
+        self._start = held_out.mean_one(given)
         self._online = OnlineRankingSVM(_SCALE / self.n_bits * self._start, n_bits=self.n_bits, C=C)
         self._shown, self._clicks = np.zeros(_PLACES), np.zeros(_PLACES)
         self.n_pages = self.n_looks = self._n_new = 0
@@ -132,7 +133,7 @@ class ClickLearner:
     @property
     def weights(self) -> Weights:
         """The candidate."""
-        learned, share = gate.mean_one(getattr(self._online, "weights_", self._start)), self.blend
+        learned, share = held_out.mean_one(getattr(self._online, "weights_", self._start)), self.blend
         return ((1 - share) * self._start + share * learned).astype(np.float32)
 
     @property

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, check_codes, n_bytes, pack
+from bitrank.checks import check_codes
+from bitrank.codes import pack
 from bitrank.feedback.pages import Page
+from bitrank.vocabulary import Codes, n_bytes
 
 PathLike = str | os.PathLike[str]
 Project = Callable[[npt.NDArray[np.float32]], npt.NDArray[Any]]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, check_codes, check_magnitudes
+from bitrank.checks import check_codes, check_magnitudes
+from bitrank.vocabulary import Codes, Weights
 
 Floats = npt.NDArray[np.float64]
 

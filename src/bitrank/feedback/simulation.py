@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, check_codes, check_labels, distances
+from bitrank.checks import check_codes, check_labels
+from bitrank.codes import distances
 from bitrank.feedback.exploration import explore
 from bitrank.feedback.pages import Page
+from bitrank.vocabulary import Codes
 
 
 class SimulatedUsers:

@@ -9,10 +9,11 @@ import io
 import json
 import os
 import pathlib
-import secrets
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from bitrank.files import replacing
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
@@ -31,16 +32,8 @@ def write(hasher: Hasher, path: str | os.PathLike[str]) -> None:
     np.savez(
         content, format=FORMAT, version=VERSION, hasher=type(hasher).__name__, params=json.dumps(params), **entries
     )
-    target = pathlib.Path(path)
-    temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(content.getbuffer())
 
 
 def read(path: str | os.PathLike[str], classes: tuple[type[Hasher], ...]) -> Hasher:

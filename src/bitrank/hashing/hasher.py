@@ -16,8 +16,9 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from bitrank.codes import Codes, pack
+from bitrank.codes import pack
 from bitrank.hashing import files
+from bitrank.vocabulary import Codes
 
 Floats = npt.NDArray[np.float64]
 

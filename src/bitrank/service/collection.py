@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, n_bytes, pack
+from bitrank.codes import pack
 from bitrank.feedback.logs import parse_code
 from bitrank.service import images
 from bitrank.service.sources import About, Source
 from bitrank.service.store import Item, Store
+from bitrank.vocabulary import Codes, Weights, n_bytes
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from bitrank import feedback
-from bitrank.codes import Weights
 from bitrank.service.collection import Collection
 from bitrank.service.store import Click, Store, Version
+from bitrank.vocabulary import Weights
 
 logger = logging.getLogger("bitrank.service")
 

@@ -19,13 +19,13 @@ import numpy.typing as npt
 from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank import feedback
-from bitrank.codes import Weights
+from bitrank.checks import n_threads
 from bitrank.codes import distances as weighted_distances
-from bitrank.segments import Ids, n_threads
 from bitrank.service.collection import Collection, Query, tie_ranks
 from bitrank.service.learning import Learning
 from bitrank.service.sources import Source
 from bitrank.service.store import DEFAULT, HAMMING, Click, Store, Version
+from bitrank.vocabulary import Ids, Weights
 
 MAX_PROFILES = 1000
 POLL_S = 0.5  # what another process wrote is seen after so long at the most

@@ -14,13 +14,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from fastapi import APIRouter, HTTPException, Path, Query, Response, UploadFile
 
-from bitrank.codes import Weights, check_weights
+from bitrank.checks import check_weights
 from bitrank.service import schemas
 from bitrank.service.collection import Query as Looked
 from bitrank.service.collection import UnknownItemError
 from bitrank.service.metrics import Metrics
 from bitrank.service.ranking import MAX_PROFILES, Service, UnknownVersionError, to_json
 from bitrank.service.store import DEFAULT, HAMMING, Item, Version, active_stack
+from bitrank.vocabulary import Weights
 
 ItemId = Annotated[int, Path(ge=0, lt=2**63)]
 Name = Annotated[schemas.ProfileName, Path()]

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from bitrank.codes import Weights
 from bitrank.service.tables import (
     activations,
     changes,
@@ -28,6 +27,7 @@ from bitrank.service.tables import (
     quality,
     versions,
 )
+from bitrank.vocabulary import Weights
 
 FORMAT = 1
 HAMMING = "hamming"

@@ -5,16 +5,15 @@ FAISS and PyArrow are extras, imported when a function needs them.
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes
-from bitrank.index import Index
-from bitrank.segments import Ids
+from bitrank.index.index import Index
+from bitrank.lazy import import_extra
+from bitrank.vocabulary import Codes, Ids
 
 Path = str | os.PathLike[str]
 
@@ -64,7 +63,7 @@ def from_faiss(source: Any, *, weights: npt.ArrayLike | None = None) -> Index:
     >>> from_faiss(to_faiss(Index(pack([[1, 0], [0, 1]]), ids=[5, 6]))).ids
     array([5, 6])
     """
-    faiss = _import("faiss", "faiss")
+    faiss = import_extra("faiss", "faiss")
     found = faiss.read_index_binary(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else source
     inner, ids = faiss.downcast_IndexBinary(found), None
     if isinstance(inner, (faiss.IndexBinaryIDMap, faiss.IndexBinaryIDMap2)):
@@ -87,7 +86,7 @@ def to_faiss(index: Index) -> Any:
     >>> to_faiss(Index(pack([[1, 0], [0, 1]]))).ntotal
     2
     """
-    faiss = _import("faiss", "faiss")
+    faiss = import_extra("faiss", "faiss")
     codes, ids = _by_id(index)
     out = faiss.IndexBinaryIDMap(faiss.IndexBinaryFlat(8 * codes.shape[1]))
     out.add_with_ids(codes, ids)
@@ -111,8 +110,8 @@ def from_parquet(
     >>> from_parquet("codes.parquet", id_column="id").ids
     array([5, 6])
     """
-    arrow = _import("pyarrow", "parquet")
-    parquet = importlib.import_module("pyarrow.parquet")
+    arrow = import_extra("pyarrow", "parquet")
+    parquet = import_extra("pyarrow.parquet", "parquet")
     columns = [column] if id_column is None else [column, id_column]
     missing = set(columns) - set(parquet.read_schema(path).names)
     if missing:
@@ -135,15 +134,15 @@ def to_parquet(index: Index, path: Path, column: str = "code", id_column: str = 
     >>> from bitrank.codes import pack
     >>> to_parquet(Index(pack([[1, 0], [0, 1]])), "codes.parquet")
     """
-    arrow = _import("pyarrow", "parquet")
+    arrow = import_extra("pyarrow", "parquet")
     codes, ids = _by_id(index)
     table = arrow.table({id_column: ids, column: binary_of(codes)})
-    importlib.import_module("pyarrow.parquet").write_table(table, path)
+    import_extra("pyarrow.parquet", "parquet").write_table(table, path)
 
 
 def binary_of(codes: Codes) -> Any:
     """Codes as an Arrow array of binary values, the inverse of `matrix_of`."""
-    arrow = _import("pyarrow", "parquet")
+    arrow = import_extra("pyarrow", "parquet")
     codes = np.ascontiguousarray(codes)
     kind = arrow.binary(codes.shape[1])
     return arrow.FixedSizeBinaryArray.from_buffers(kind, len(codes), [None, arrow.py_buffer(codes)])
@@ -151,7 +150,7 @@ def binary_of(codes: Codes) -> Any:
 
 def matrix_of(values: Any, column: str) -> npt.NDArray[Any]:
     """An Arrow array of binary values or of lists of numbers as a matrix, one row a value, all of one length."""
-    arrow, compute = _import("pyarrow", "parquet"), importlib.import_module("pyarrow.compute")
+    arrow, compute = import_extra("pyarrow", "parquet"), import_extra("pyarrow.compute", "parquet")
     kind = values.type
     if arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind):
         width = len(values[0].as_py())
@@ -179,10 +178,3 @@ def _by_id(index: Index) -> tuple[Codes, Ids]:
     codes, ids = index.export()
     order = np.argsort(ids)
     return np.ascontiguousarray(codes[order]), ids[order]
-
-
-def _import(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"this needs {module}: pip install 'bitrank[{extra}]'") from None

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import bitrank
-from bitrank import feedback_cli, fit_cli, index_cli, serve_cli, weights_cli
+from bitrank.cli import feedback, fit, index, serve, weights
 
-GROUPS = (index_cli, fit_cli, weights_cli, feedback_cli, serve_cli)  # each adds its commands, which know what to run
+GROUPS = (index, fit, weights, feedback, serve)  # each adds its commands, which know what to run
 
 
 def main(argv: Sequence[str] | None = None) -> int:

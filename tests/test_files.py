@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bitrank import Index
-from bitrank.array_files import read_array, read_weights, write_array
+from bitrank.cli.weights_source import read_weights
+from bitrank.files import read_array, write_array
 
 ARRAYS = st.one_of(
     hnp.arrays(np.float32, hnp.array_shapes(min_dims=1, max_dims=2), elements=st.floats(0, 1e9, width=32)),

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.codes import Codes, check_codes, distances
+from bitrank.checks import check_codes
+from bitrank.codes import distances
+from bitrank.vocabulary import Codes, Rows
 
-Rows = npt.NDArray[np.int64]
 Strategy = Literal["uniform", "near"]
-
 # Ways to draw that learners try where they choose for themselves: among the nearest few hundred, among wider
 # neighbourhoods, and from the whole collection. Near ones serve the top of a list, wide ones the rest of it.
 WAYS: tuple[dict[str, Any], ...] = (
@@ -26,7 +26,6 @@ WAYS: tuple[dict[str, Any], ...] = (
     {"strategy": "near", "n_neighbors": 0.12},
     {"strategy": "uniform", "n_neighbors": None},
 )
-
 # With "near", at most this many distinct queries have their neighbours looked up, whatever the size of the draw.
 MOST_NEAR_QUERIES = 2048
 
@@ -322,82 +321,6 @@ def _fingerprint(rows: Rows) -> npt.NDArray[np.uint64]:
     return key
 
 
-def triplets_from_ranking(query: int, ranked: npt.ArrayLike) -> Rows:
-    """Triplets (query, worse, better) from a list of rows that a user has put in order, best first.
-
-    Every row is put above each that stands behind it.
-
-    Examples
-    --------
-    >>> triplets_from_ranking(7, [3, 1, 2])
-    array([[7, 1, 3],
-           [7, 2, 3],
-           [7, 2, 1]])
-    """
-    rows = _check_shown(ranked, "ranked")
-    return triplets_from_grades(query, rows, np.arange(len(rows), 0, -1))
-
-
-def triplets_from_grades(query: int, rows: npt.ArrayLike, grades: npt.ArrayLike) -> Rows:
-    """Triplets (query, worse, better) from graded rows: higher grades first, equal grades left unordered.
-
-    Examples
-    --------
-    >>> triplets_from_grades(0, [5, 6, 7], [2, 0, 2])
-    array([[0, 6, 5],
-           [0, 6, 7]])
-    """
-    rows, grades = _check_shown(rows, "rows"), np.asarray(grades, float)
-    if grades.shape != rows.shape or not np.isfinite(grades).all():
-        raise ValueError(f"grades must be {len(rows)} finite numbers, one a row, got shape {grades.shape}")
-    better, worse = np.nonzero(grades[:, None] > grades[None, :])
-    return np.stack([np.full(len(better), query, np.int64), rows[worse], rows[better]], axis=1)
-
-
-def triplets_from_clicks(query: int, shown: npt.ArrayLike, clicked: npt.ArrayLike) -> Rows:
-    """Triplets (query, skipped, clicked) from one page of results: what was clicked goes above what was not.
-
-    Parameters
-    ----------
-    query : int
-        Row of the query.
-    shown : array-like of int
-        Rows shown, in the order of the page.
-    clicked : array-like of bool
-        For each row shown, whether it was clicked.
-
-    Examples
-    --------
-    >>> triplets_from_clicks(0, [5, 6, 7], [False, True, False])
-    array([[0, 5, 6],
-           [0, 7, 6]])
-    """
-    rows, clicks = _check_shown(shown, "shown"), np.asarray(clicked)
-    if clicks.dtype != np.bool_ or clicks.shape != rows.shape:
-        raise ValueError(
-            f"clicked must be {len(rows)} booleans, one for each row shown, got {clicks.dtype} of shape {clicks.shape}"
-        )
-    return triplets_from_grades(query, rows, clicks)
-
-
-def check_quadruplets(quadruplets: Any, n_items: int, n_queries: int) -> Rows:
-    """Quadruplets or triplets as int64 with every row number in range, or a ValueError that says what came instead."""
-    rows = np.asarray(quadruplets)
-    if rows.ndim != 2 or rows.shape[1] not in (3, 4) or not np.issubdtype(rows.dtype, np.integer):
-        raise ValueError(
-            "quadruplets must be integers of shape (m, 4), or (m, 3) for triplets, "
-            f"got {rows.dtype} of shape {rows.shape}"
-        )
-    if len(rows) == 0:
-        raise ValueError("quadruplets must hold at least one row, got none")
-    for columns, n, what in ((rows[:, :1], n_queries, "query"), (rows[:, 1:], n_items, "item")):
-        if columns.min() < 0 or columns.max() >= n:
-            raise ValueError(
-                f"quadruplets must name {what} rows from 0 to {n - 1}, got {columns.min()} to {columns.max()}"
-            )
-    return rows.astype(np.int64, copy=False)
-
-
 def check_labels(y: Any, name: str) -> npt.NDArray[Any]:
     """Class labels as a vector that is not empty, or a ValueError that says what came instead."""
     labels = np.asarray(y)
@@ -406,12 +329,3 @@ def check_labels(y: Any, name: str) -> npt.NDArray[Any]:
     if np.issubdtype(labels.dtype, np.floating) and not np.isfinite(labels).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return labels
-
-
-def _check_shown(rows: Any, name: str) -> Rows:
-    array = np.asarray(rows)
-    if array.ndim != 1 or (len(array) and not np.issubdtype(array.dtype, np.integer)):
-        raise ValueError(f"{name} must be a list of row numbers, got {array.dtype} of shape {array.shape}")
-    if len(np.unique(array)) != len(array):
-        raise ValueError(f"{name} must name each row once, got one twice")
-    return array.astype(np.int64)

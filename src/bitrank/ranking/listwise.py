@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import check_labels
+from bitrank.checks import check_labels
 from bitrank.progress import progress
 
 Matrix = npt.NDArray[np.float32]

@@ -8,25 +8,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import storage
-from bitrank.codes import Codes, Weights, check_codes, check_queries, check_weights
-from bitrank.rows import Rows, check_ids
-from bitrank.segments import Ids, order_quality
+from bitrank.checks import check_codes, check_ids, check_queries, check_weights
+from bitrank.codes import nearest
+from bitrank.index import storage
+from bitrank.index.rows import Rows
+from bitrank.index.segments import order_quality
+from bitrank.vocabulary import Codes, Ids, Queries, Results, Weights
 
 # Below this quality of the order for new weights, a sort pays: see docs/search.md for the measurement.
 POOR_ORDER = 0.7
-
-
-class Results(NamedTuple):
-    """What a search found: one row a query, nearest first, padded with -1 and inf."""
-
-    ids: Ids
-    distances: npt.NDArray[np.float32]
 
 
 class Index:
@@ -420,7 +415,9 @@ class Index:
             self._sorter.start()
 
     def _check_queries(self, queries: Any, weights: npt.ArrayLike | None) -> tuple[Codes, Weights]:
-        return check_queries(queries, self._weights if weights is None else weights, self._n_bits)
+        if weights is None and not isinstance(queries, Queries):
+            weights = self._weights
+        return check_queries(queries, weights, self._n_bits)
 
     def _one_vector(self, weights: npt.ArrayLike | None) -> Weights | None:
         if weights is None:
@@ -430,12 +427,3 @@ class Index:
             raise ValueError(f"weights of an index must be one vector of {self._n_bits}, got shape {array.shape}")
         array.flags.writeable = False
         return array
-
-
-def nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
-    """The k best of scored candidates, one row a query; those with id -1 are none."""
-    best = np.lexsort((ids, distances, ids < 0), axis=1)[:, :k]
-    out = Results(np.full((len(ids), k), -1, np.int64), np.full((len(ids), k), np.inf, np.float32))
-    out.ids[:, : best.shape[1]] = np.take_along_axis(ids, best, 1)
-    out.distances[:, : best.shape[1]] = np.take_along_axis(distances, best, 1)
-    return out

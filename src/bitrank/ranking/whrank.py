@@ -13,7 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from bitrank.codes import Codes, Weights, weights_for_queries
+from bitrank.checks import weights_for_queries
+from bitrank.vocabulary import Codes, Weights
 
 
 class WhRank(BaseEstimator):

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.codes import Codes, Weights, n_bytes
+from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
 
 Order = npt.NDArray[np.uint16]
-Ids = npt.NDArray[np.int64]
-
 LANES = 64
 
 
@@ -29,15 +26,6 @@ class Segment(NamedTuple):
     ids: Ids
     least_ids: Ids  # of each block
     wanted: npt.NDArray[np.uint64] | None  # one bit a row that is not removed; None when all are there
-
-
-def n_threads(threads: int | None = None) -> int:
-    """Threads to use: as given, or the cores this process may run on."""
-    if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
-    return threads
 
 
 def bit_order(n_bits: int, weights: Weights | None) -> Order:

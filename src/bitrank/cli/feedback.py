@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bitrank import feedback
-from bitrank.array_files import check_kind, get_json, read_weights, write_array
+from bitrank.cli.weights_source import get_json, read_weights
+from bitrank.files import check_kind, write_array
 from bitrank.index import Index
 from bitrank.progress import progress
 

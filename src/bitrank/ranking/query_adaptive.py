@@ -16,18 +16,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bitrank import gate
-from bitrank.codes import (
-    Codes,
-    Weights,
-    check_codes,
-    check_magnitudes,
-    check_n_bits,
-    signs,
-    weights_for_queries,
-)
-from bitrank.listwise import Matrix, class_numbers, descend, loss_gradient
-from bitrank.quadruplets import Rows
+from bitrank.checks import check_codes, check_magnitudes, check_n_bits, weights_for_queries
+from bitrank.codes import signs
+from bitrank.ranking import gate, held_out
+from bitrank.ranking.listwise import Matrix, class_numbers, descend, loss_gradient
+from bitrank.vocabulary import Codes, Rows, Weights
 
 _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
 # The loss sees a query's weights scaled to this mean, divided by √n_bits as distances spread by √n_bits. It says how
@@ -84,7 +77,7 @@ class QueryAdaptiveRanker(BaseEstimator):
         *,
         n_steps: int = 1000,
         scoring: gate.Scoring = "guarded",
-        validation: gate.Validation = "rows",
+        validation: held_out.Validation = "rows",
         random_state: Any = None,
     ) -> None:
         self.n_bits = n_bits
@@ -112,10 +105,10 @@ class QueryAdaptiveRanker(BaseEstimator):
         bits = signs(codes, n_bits)
 
         def train(rows: Rows, label: str) -> tuple[Matrix, Matrix]:
-            scale = None if values is None else gate.mean_one(values[rows]).astype(np.float32)
+            scale = None if values is None else held_out.mean_one(values[rows]).astype(np.float32)
             return _train(bits[rows], classes[rows], scale, self.n_steps, random, label)
 
-        def learn(rows: Rows) -> Iterator[tuple[dict[str, Any], gate.Factor]]:
+        def learn(rows: Rows) -> Iterator[tuple[dict[str, Any], held_out.Factor]]:
             coef, intercept = train(rows, "query-adaptive weights, to choose the blend")
             yield {}, lambda queries: _softplus(bits[queries] @ coef.T + intercept)
 

@@ -18,8 +18,9 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bitrank.codes import Codes, Weights, check_codes, check_magnitudes, weights_for_queries
-from bitrank.whrank import check_labelled, spread_between
+from bitrank.checks import check_codes, check_magnitudes, weights_for_queries
+from bitrank.ranking.whrank import check_labelled, spread_between
+from bitrank.vocabulary import Codes, Weights
 
 
 class AgreementRanker(BaseEstimator):

@@ -1,33 +1,22 @@
-"""Choosing among candidate weights on held-out data, so that what is learned never ranks worse than what it replaces.
-
-Every learner hands its candidates to `choose`, which blends each with uniform weights, ranks held-out queries, and
-answers with the best blend or with none; the learner then learns once more, from all rows.
-"""
+"""Held-out queries: how rows are split, and how weights rank for the queries that were held out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import Codes, Weights, distances, distances_to_rows, signs, split_vectors
+from bitrank.codes import distances, distances_to_rows, signs, split_vectors
 from bitrank.metrics import average_precision, precision_at
+from bitrank.vocabulary import Codes, Rows, Weights
 
-Rows = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Scoring = Literal["guarded", "map", "p10"]
 Validation = Literal["rows", "classes"]
-
 # What multiplies the bits of a query: one vector, or a function of the rows that are the queries. A negative weight
 # says that the query's bit is better turned.
 Factor = Weights | Callable[[Rows], Weights]
-Learn = Callable[[Rows], Iterator[tuple[dict[str, Any], Factor]]]
-
-BLENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-COARSE_BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)  # for learners with many candidates
-
 # Of more labelled rows than this a random part is used: K weights, or one blend, do not need more.
 _MOST_ROWS = 50_000
 # MAP is measured on a thousand queries in a sample of the held-out items. Precision at 10 depends on how dense the
@@ -39,9 +28,6 @@ _MOST_ITEMS = 4000
 _NEAREST = 1000
 # Of so few rows a third says little: learners that are quick hold out each third in turn.
 _FEW_ROWS = 10_000
-# A gain in MAP must be so many of its standard errors: the winner is the best of about a hundred. Over random labels
-# the best mostly came to 2 and rarely to 3 or more, over digits of 600 rows and more to at least 5.5.
-_SURE = 4.0
 # Items of a class, at least, where MAP is judged on two sides.
 _FEWEST_TO_HALVE = 20
 
@@ -55,180 +41,10 @@ class Fold(NamedTuple):
     collection: Rows
 
 
-class Choice(NamedTuple):
-    """The parameters and blend that won (None and 0.0: uniform weights), and a line for each that was tried."""
-
-    params: dict[str, Any] | None
-    blend: float
-    report: list[dict[str, Any]]
-
-
-def blend(factor: npt.NDArray[Any], amount: float) -> Floats:
-    """Mix weights, scaled to mean 1, with uniform ones: (1 − amount)·1 + amount·factor.
-
-    Examples
-    --------
-    >>> blend(np.array([1.0, 3.0]), 0.5)
-    array([0.75, 1.25])
-    """
-    return (1 - amount) + amount * mean_one(factor)
-
-
-def blend_at_scale(factor: npt.NDArray[Any], amount: float, scale: float) -> Floats:
-    """The same, times a scale: for learners that go on from these weights, which a ranking need not.
-
-    Uniform weights get the power of two nearest to the scale: sums of it are exact in any order, so that equal Hamming
-    distances stay equal.
-
-    Examples
-    --------
-    >>> blend_at_scale(np.array([1.0, 3.0]), 0.0, 0.3)
-    array([0.25, 0.25])
-    """
-    return blend(factor, amount) * (scale if amount > 0 else 2.0 ** np.round(np.log2(scale)))
-
-
 def mean_one(values: npt.NDArray[Any]) -> Floats:
     """Scale each row to a mean size of 1; rows of zeros become ones."""
     mean = np.abs(values).mean(axis=-1, keepdims=True, dtype=np.float64)
     return np.where(mean > 0, values / np.where(mean > 0, mean, 1.0), 1.0)
-
-
-def choose(
-    codes: Codes,
-    y: npt.NDArray[Any],
-    learn: Learn,
-    *,
-    n_bits: int,
-    magnitudes: Weights | None = None,
-    on_top: bool = True,
-    blends: Sequence[float] = BLENDS,
-    in_turn: bool = False,
-    scoring: Scoring = "guarded",
-    validation: Validation = "rows",
-    random: np.random.Generator,
-) -> Choice:
-    """Rank held-out queries by every candidate and blend, and pick one.
-
-    Parameters
-    ----------
-    codes : packed codes
-    y : class labels, one a code
-    learn : callable
-        Given row numbers to learn from, yields (parameters, factor) for every candidate.
-    n_bits : int
-    magnitudes : array of shape (n, n_bits), optional
-        Float queries: weights are the magnitudes times the factor, and the rival is the asymmetric distance.
-    on_top : bool
-        Whether the factor multiplies the magnitudes, or stands in their place and is blended with them.
-    blends : sequence of float
-        Shares of the factor to try, the rest being uniform weights.
-    in_turn : bool
-        Where rows are few, hold out every third of them in turn: three times the learning, better judgement.
-    scoring : {"guarded", "map", "p10"}
-        "guarded" maximises MAP among those that do not lower precision at 10; "map" and "p10" maximise that figure.
-    validation : {"rows", "classes"}
-        Hold out rows of every class, or whole classes: for collections whose future classes are new.
-    random : numpy Generator
-
-    Returns
-    -------
-    Choice
-    """
-    if scoring not in get_args(Scoring):
-        raise ValueError(f"scoring must be one of {get_args(Scoring)}, got {scoring!r}")
-    judged: dict[tuple[tuple[str, Any], ...], list[tuple[Floats, Floats]]] = {}
-    rivals: list[tuple[Floats, Floats]] = []
-    classes: list[npt.NDArray[Any]] = []
-    sides: list[Floats] = []
-    for fold in split(y, validation, random, in_turn):
-        held_out = HeldOut(codes, y, fold, n_bits, magnitudes, on_top)
-        rivals.append(held_out.judge())
-        classes.append(held_out.classes)
-        sides.append(held_out.sides)
-        for params, factor in learn(fold.learn):
-            for amount, scores in held_out.judge_blends(factor, blends):
-                judged.setdefault((*params.items(), ("blend", amount)), []).append(scores)
-    rival = _Scores.gather(rivals)
-    # A candidate that could not be learned from every fold is not comparable.
-    table = [(dict(key), _Scores.gather(parts)) for key, parts in judged.items() if len(parts) == len(rivals)]
-    groups = np.unique(np.concatenate(classes), return_inverse=True)[1]
-    side = np.concatenate(sides)
-    report = [{"blend": 0.0, **rival.figures(rival, groups, side)}]
-    report += [{**params, **scores.figures(rival, groups, side)} for params, scores in table]
-    best = pick(report, scoring)
-    if best is None:
-        return Choice(None, 0.0, report)
-    params = {name: value for name, value in best.items() if name not in _FIGURES}
-    return Choice(params, params.pop("blend"), report)
-
-
-def pick(report: list[dict[str, Any]], scoring: Scoring) -> dict[str, Any] | None:
-    """The line of a report with the best figure among those that beat uniform weights by more than chance, or None.
-
-    So a learner's `report_` also answers what another scoring would have chosen.
-
-    Examples
-    --------
-    >>> lines = [(0.0, 0.4, 0.8), (0.5, 0.5, 0.8), (1.0, 0.6, 0.7)]
-    >>> report = [{"blend": b, "map": m, "p10": p, "map_error": 0.01, "p10_error": 0.0} for b, m, p in lines]
-    >>> pick(report, "guarded")["blend"], pick(report, "map")["blend"], pick(report, "p10")
-    (0.5, 1.0, None)
-    """
-    if scoring not in get_args(Scoring):
-        raise ValueError(f"scoring must be one of {get_args(Scoring)}, got {scoring!r}")
-    uniform, *tried = report
-
-    def sure_gain(line: dict[str, Any], figure: str, errors: float) -> float:
-        gain: float = line[figure] - uniform[figure] - errors * line[f"{figure}_error"]
-        return gain
-
-    figure = "p10" if scoring == "p10" else "map"
-    # The winner is the best of many on these queries, and some of that is luck, so that not to lose on average is not
-    # enough: the best of n that are all alike comes to about so many standard errors.
-    luck = np.sqrt(2 * np.log(len(tried) + 1))
-    winner, best = None, 0.0
-    for line in tried:
-        if scoring == "guarded" and sure_gain(line, "p10", errors=luck) < 0:
-            continue
-        gain = sure_gain(line, figure, errors=0)
-        if gain > best and sure_gain(line, figure, errors=_SURE) > 0:
-            winner, best = line, gain
-    return winner
-
-
-class _Scores(NamedTuple):
-    """Average precision and precision at 10 of every held-out query."""
-
-    ap: Floats
-    p10: Floats
-
-    @classmethod
-    def gather(cls, parts: Iterable[tuple[Floats, Floats]]) -> _Scores:
-        ap, p10 = zip(*parts, strict=True)
-        return cls(np.concatenate(ap), np.concatenate(p10))
-
-    def figures(self, rival: _Scores, groups: Rows, sides: Floats) -> dict[str, float]:
-        """Means, and the standard errors of their gains over the rival's. Paired, query by query.
-
-        Queries of one class look for the same items and gain or lose together, so that for MAP a class counts as one
-        observation, where that gives the larger error. Where a class was judged on two sides, in different items, what
-        differs between them is chance; where on one, what differs between the classes has to count as such.
-        """
-        means = {"map": self.ap.mean(), "p10": self.p10.mean()}
-        gains = self.ap - rival.ap
-        of_classes = np.bincount(groups, np.where(sides == 0, gains - gains.mean(), sides * gains))
-        by_class = float(np.sqrt(of_classes @ of_classes) / len(gains))
-        errors = {"map_error": max(_error(gains), by_class), "p10_error": _error(self.p10 - rival.p10)}
-        return {name: float(value) for name, value in {**means, **errors}.items()}
-
-
-_FIGURES = ("map", "p10", "map_error", "p10_error")
-
-
-def _error(gains: Floats) -> float:
-    """Standard error of the mean gain."""
-    return float(gains.std() / np.sqrt(len(gains)))
 
 
 class HeldOut:
@@ -406,38 +222,3 @@ def split(
 
 def _fold(learn: Rows, held_out: Rows, collection: Rows) -> Fold:
     return Fold(np.sort(learn), held_out[:_MOST_QUERIES], held_out[:_MOST_ITEMS], np.sort(collection))
-
-
-def hold_out_queries(queries: Rows, random: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Mark the rows of one query in three, so that none is on both sides."""
-    distinct = np.unique(queries)
-    if len(distinct) < 2:
-        raise ValueError('C="auto" needs quadruplets of at least two queries to hold one out, got one; give C')
-    n_held_out = max(1, len(distinct) // 3)
-    return np.isin(queries, random.permutation(distinct)[:n_held_out])
-
-
-def choose_by_order(
-    margins: Callable[[Floats], Floats], candidates: Iterable[tuple[dict[str, Any], Floats]], n_bits: int
-) -> Choice:
-    """Pick a candidate and blend by the share of held-out order constraints that hold; a tie holds by half.
-
-    `margins` gives, for weights, how much farther the dissimilar item is than the similar one in every constraint.
-    """
-
-    def order(margin: Floats) -> Floats:
-        return (np.sign(margin) + 1) / 2
-
-    uniform = margins(np.ones(n_bits))
-    rival = order(uniform)
-    report: list[dict[str, Any]] = [{"blend": 0.0, "order": float(rival.mean())}]
-    winner, best = Choice(None, 0.0, report), 0.0
-    for params, weights in candidates:
-        full = margins(mean_one(weights))
-        for amount in BLENDS:
-            held = order((1 - amount) * uniform + amount * full)
-            report.append({**params, "blend": amount, "order": float(held.mean())})
-            gain, error = float((held - rival).mean()), _error(held - rival)
-            if gain > best and gain - _SURE * error > 0:
-                winner, best = Choice(params, amount, report), gain
-    return winner

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.codes import Codes, Weights, n_bytes
-from bitrank.segments import Ids, Order, Segment, bit_order, build, count, flags, n_threads, pick, restore, words
+from bitrank.checks import check_ids, n_threads
+from bitrank.index.segments import Order, Segment, bit_order, build, count, flags, pick, restore, words
+from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
 
 
 class Rows:
@@ -235,21 +235,3 @@ class _Lookup:
         """About eight ids a bucket, by the upper half of their product with the golden ratio."""
         mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
         return (mixed * np.uint64(self._n_buckets) >> np.uint64(32)).astype(np.int64)
-
-
-def check_ids(ids: Any, n: int | None = None) -> Ids:
-    """Ids as an int64 vector, unique and not negative, or a ValueError that says what came instead."""
-    array = np.asarray(ids)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"ids must be a vector of ints, got {array.dtype} of shape {array.shape}")
-    if n is not None and len(array) != n:
-        raise ValueError(f"ids must have one value for each of the {n} codes, got {len(array)}")
-    if array.size and (int(array.min()) < 0 or int(array.max()) > np.iinfo(np.int64).max):
-        raise ValueError(f"ids must be from 0 to 2**63 - 1, got {array.min()} to {array.max()}")
-    array = array.astype(np.int64)
-    if len(array) > 1 and not (np.diff(array) > 0).all():
-        ordered = np.sort(array)
-        repeated = ordered[1:][np.diff(ordered) == 0]
-        if len(repeated):
-            raise ValueError(f"ids must be unique, got {repeated[0]} more than once")
-    return array

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.array_files import check_kind, read_array, read_weights, write_array
-from bitrank.codes import Codes, check_labels, check_n_bits, distances
+from bitrank.checks import check_labels, check_n_bits
+from bitrank.cli.weights_source import read_weights
+from bitrank.codes import distances
+from bitrank.files import check_kind, read_array, write_array
 from bitrank.metrics import evaluate
 from bitrank.progress import progress
+from bitrank.vocabulary import Codes
 
 FIGURES = ("map", "p10", "p100", "voc11")
 
@@ -88,7 +91,7 @@ def _add_codes(command: argparse.ArgumentParser) -> None:
 def _fit(arguments: argparse.Namespace) -> int:
     check_kind(arguments.output)
     codes = read_array(arguments.codes)
-    from bitrank.ranking_svm import RankingSVM  # slow to import, and the other commands do not need it
+    from bitrank.ranking.ranking_svm import RankingSVM  # slow to import, and the other commands do not need it
 
     learner = RankingSVM(
         arguments.n_bits, scoring=arguments.scoring, validation=arguments.validation, random_state=arguments.seed

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.array_files import read_weights, write_array
-from bitrank.codes import Weights
-from bitrank.gate import mean_one
+from bitrank.cli.weights_source import read_weights
+from bitrank.files import write_array
+from bitrank.ranking.held_out import mean_one
+from bitrank.vocabulary import Weights
 
 BAR = 30  # characters of the longest bar
 

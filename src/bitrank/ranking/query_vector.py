@@ -16,18 +16,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bitrank import gate
-from bitrank.codes import (
-    Codes,
-    Weights,
-    check_codes,
-    check_magnitudes,
-    check_n_bits,
-    signs,
-    split_vectors,
-)
-from bitrank.listwise import Matrix, class_numbers, descend, loss_gradient
-from bitrank.quadruplets import Rows
+from bitrank.checks import check_codes, check_magnitudes, check_n_bits
+from bitrank.codes import signs, split_vectors
+from bitrank.ranking import gate, held_out
+from bitrank.ranking.listwise import Matrix, class_numbers, descend, loss_gradient
+from bitrank.vocabulary import Codes, Rows, Weights
 
 _LEARNING_RATE = 0.32  # divided by the number of bits, and at most 0.01
 
@@ -104,7 +97,7 @@ class QueryVectorRanker(BaseEstimator):
         n_hidden: int = 256,
         n_steps: int = 500,
         scoring: gate.Scoring = "guarded",
-        validation: gate.Validation = "rows",
+        validation: held_out.Validation = "rows",
         random_state: Any = None,
     ) -> None:
         self.n_bits = n_bits
@@ -147,7 +140,7 @@ class QueryVectorRanker(BaseEstimator):
         def train(rows: Rows, label: str) -> _Network:
             return _train(inputs, bits, classes, rows, self.n_hidden, self.n_steps, random, label)
 
-        def learn(rows: Rows) -> Iterator[tuple[dict[str, Any], gate.Factor]]:
+        def learn(rows: Rows) -> Iterator[tuple[dict[str, Any], held_out.Factor]]:
             network = train(rows, "query vectors, to choose the blend")
             # As weights of the query's own bits, which are negative where a bit is turned.
             yield {}, lambda queries: bits[queries] * network(inputs[queries])
@@ -193,8 +186,8 @@ class QueryVectorRanker(BaseEstimator):
         inputs = _inputs(query_codes, self.n_bits_, values, self._center, self._scale)
         bits = signs(query_codes, self.n_bits_)
         own = np.ones(bits.shape) if magnitudes is None else check_magnitudes(magnitudes, *bits.shape)
-        learned = gate.mean_one(bits * self.network_(inputs))
-        return Queries(*split_vectors(bits * ((1 - self.blend_) * gate.mean_one(own) + self.blend_ * learned)))
+        learned = held_out.mean_one(bits * self.network_(inputs))
+        return Queries(*split_vectors(bits * ((1 - self.blend_) * held_out.mean_one(own) + self.blend_ * learned)))
 
 
 def _check_features(features: npt.ArrayLike, n: int, n_features: int | None = None) -> Matrix:

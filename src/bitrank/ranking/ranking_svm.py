@@ -15,19 +15,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bitrank import gate
-from bitrank.codes import (
-    Codes,
-    Weights,
-    check_codes,
-    check_labels,
-    check_magnitudes,
-    check_n_bits,
-    check_weights,
-    weights_for_queries,
-)
-from bitrank.quadruplets import WAYS, Rows, check_quadruplets, draw_ways
-from bitrank.solvers import SOLVERS, Constraints, Objective, Solution, best_scale
+from bitrank.checks import check_codes, check_labels, check_magnitudes, check_n_bits, check_weights, weights_for_queries
+from bitrank.ranking import gate, held_out
+from bitrank.ranking.constraints import check_quadruplets
+from bitrank.ranking.objective import Constraints, Objective, best_scale
+from bitrank.ranking.quadruplets import WAYS, draw_ways
+from bitrank.ranking.solvers import SOLVERS, Solution
+from bitrank.vocabulary import Codes, Rows, Weights
 
 # C="auto" tries these constants: the sum of C over all order constraints, and the share of it that ties get.
 _TOTALS = (2.0, 200.0)
@@ -51,8 +45,8 @@ class RankingSVM(BaseEstimator):
     n_quadruplets : int, default=50000
         Quadruplets that `fit` draws.
     strategy : {"auto", "uniform", "near"}, default="auto"
-        How `fit` draws them, see `bitrank.quadruplets.draw_quadruplets`. "auto" tries "near" in several widths and
-        "uniform" where C is "auto", and is "uniform" where C is given.
+        How `fit` draws them, see `bitrank.ranking.quadruplets.draw_quadruplets`. "auto" tries "near" in several
+        widths and "uniform" where C is "auto", and is "uniform" where C is given.
     scoring : {"guarded", "map", "p10"}, default="guarded"
         What C="auto" maximises: MAP among those that do not lower precision at 10, MAP alone, or precision at 10.
     validation : {"rows", "classes"}, default="rows"
@@ -66,7 +60,7 @@ class RankingSVM(BaseEstimator):
         What was used: strategy, n_neighbors, C_order, C_tie and blend (0: uniform weights).
     report_ : list of dict
         What was tried, with its held-out figures; the first line is uniform weights. Empty where C was given.
-    solution_ : bitrank.solvers.Solution
+    solution_ : bitrank.ranking.solvers.Solution
         Objective, optimality gap and iterations. None where uniform weights were kept.
     n_bits_ : int
 
@@ -95,7 +89,7 @@ class RankingSVM(BaseEstimator):
         n_quadruplets: int = 50_000,
         strategy: str = "auto",
         scoring: gate.Scoring = "guarded",
-        validation: gate.Validation = "rows",
+        validation: held_out.Validation = "rows",
         random_state: Any = None,
     ) -> None:
         self.n_bits = n_bits
@@ -136,7 +130,7 @@ class RankingSVM(BaseEstimator):
                 for some in _constants_to_try(self.n_quadruplets):
                     yield {**way, **some}, self._solve(constraints, **some).weights.astype(np.float32)
 
-        everything = np.sort(gate.some_rows(len(codes), random))
+        everything = np.sort(held_out.some_rows(len(codes), random))
         if self.C != "auto":
             way, constraints = next(draw(everything, ways[-1:] if self.strategy == "auto" else ways[:1]))
             return self._learn(constraints, {**way, **constants(self.C)})

@@ -15,20 +15,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bitrank import _kernel, gate
-from bitrank.codes import (
-    Codes,
-    Weights,
-    check_codes,
-    check_labels,
-    check_magnitudes,
-    check_n_bits,
-    check_weights,
-    weights_for_queries,
-)
-from bitrank.quadruplets import WAYS, Rows, check_quadruplets, draw_ways, triplets_from_clicks
-from bitrank.ranking_svm import constants
-from bitrank.solvers import Array, Constraints, Objective, best_scale, egd, exact
+from bitrank import _kernel
+from bitrank.checks import check_codes, check_labels, check_magnitudes, check_n_bits, check_weights, weights_for_queries
+from bitrank.ranking import gate, held_out
+from bitrank.ranking.constraints import check_quadruplets, triplets_from_clicks
+from bitrank.ranking.objective import Array, Constraints, Objective, best_scale
+from bitrank.ranking.quadruplets import WAYS, draw_ways
+from bitrank.ranking.ranking_svm import constants
+from bitrank.ranking.solvers import egd, exact
+from bitrank.vocabulary import Codes, Rows, Weights
 
 _SOLVERS = ("exact", "egd")
 _BATCH = 10  # of `fit`
@@ -102,7 +97,7 @@ class OnlineRankingSVM(BaseEstimator):
         solver: str = "exact",
         n_quadruplets: int = 5000,
         scoring: gate.Scoring = "guarded",
-        validation: gate.Validation = "rows",
+        validation: held_out.Validation = "rows",
         random_state: Any = None,
     ) -> None:
         self.weights = weights
@@ -148,7 +143,7 @@ class OnlineRankingSVM(BaseEstimator):
             validation=self.validation,
             random=random,
         )
-        _, state = next(stream(np.sort(gate.some_rows(len(codes), random)), [choice.params or WAYS[-1]]))
+        _, state = next(stream(np.sort(held_out.some_rows(len(codes), random)), [choice.params or WAYS[-1]]))
         blended = gate.blend_at_scale(state.mean, choice.blend, float(state.mean.mean()))
         return self._learned(_State(blended, blended, state.n_updates), choice.report)
 

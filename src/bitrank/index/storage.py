@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.codes import Weights
-from bitrank.rows import Rows
-from bitrank.segments import Segment, n_threads
+from bitrank.checks import n_threads
+from bitrank.index.rows import Rows
+from bitrank.index.segments import Segment
+from bitrank.vocabulary import Weights
 
 VERSION = 1
 META = "meta.json"

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bitrank import interchange, storage
-from bitrank.index import Index
+from bitrank.index import Index, interchange, storage
 from bitrank.progress import progress
 
 BATCH = 256  # queries between two moves of the bar

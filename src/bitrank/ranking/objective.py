@@ -1,0 +1,190 @@
+"""The ranking objective over order and tie constraints, with its gradient and a certified gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank import _kernel
+from bitrank.vocabulary import Codes
+
+Array = npt.NDArray[np.float64]
+Kind = Literal["order", "tie"]
+# Rows are made dense so many at a time.
+_BLOCK_ROWS = 8192
+
+
+class Constraints:
+    """Order rows (1) and tie rows (2) of quadruplets, held as packed bits.
+
+    Parameters
+    ----------
+    queries, items : packed codes that the quadruplets' rows refer to
+    quadruplets : int64 array of shape (m, 4), or (m, 3) without tie rows
+    n_bits : int
+    magnitudes : float array of shape (n_queries, n_bits), optional
+        Multiplies the bits of a query's rows: learning on top of float queries.
+
+    Examples
+    --------
+    >>> codes = np.packbits([[1, 1], [0, 1], [1, 0]], axis=1)
+    >>> Constraints(codes, codes, np.array([[0, 1, 2]]), n_bits=2).margins(np.array([1.0, 3.0]))
+    array([-2.])
+    """
+
+    def __init__(
+        self,
+        queries: Codes,
+        items: Codes,
+        quadruplets: npt.NDArray[np.int64],
+        n_bits: int,
+        magnitudes: npt.NDArray[np.float32] | None = None,
+    ) -> None:
+        query = queries.take(quadruplets[:, 0], axis=0)
+        scale: npt.NDArray[np.floating[Any]] | None = None
+        if magnitudes is not None:
+            # A query's magnitudes are scaled to mean 1, so that a margin of 1 means as much for every query.
+            mean = magnitudes.mean(axis=1, keepdims=True)
+            scale = magnitudes / np.where(mean > 0, mean, 1)
+        self.n_bits = n_bits
+        self.n_rows = len(quadruplets)
+        # The three differences of (1) and (2): to the dissimilar item, to the similar one, to the other similar one.
+        self._differences = [query ^ items.take(column, axis=0) for column in quadruplets.T[1:]]
+        self._scale = scale
+        self._query_rows = quadruplets[:, 0]
+
+    @property
+    def has_ties(self) -> bool:
+        """Whether there are tie rows: quadruplets, not triplets."""
+        return len(self._differences) == 3
+
+    def _pair(self, which: Kind) -> tuple[Codes, Codes]:
+        near = self._differences[1]
+        return (self._differences[0], near) if which == "order" else (near, self._differences[2])
+
+    def dense(self, which: Kind, rows: slice = slice(None)) -> Array:
+        """Rows D or T as numbers; triplets have no T."""
+        if which == "tie" and not self.has_ties:
+            return np.zeros((0, self.n_bits))
+        plus, minus = (np.unpackbits(bits[rows], axis=1, count=self.n_bits).view(np.int8) for bits in self._pair(which))
+        dense = np.subtract(plus, minus).astype(np.float64)
+        return dense if self._scale is None else dense * self._scale[self._query_rows[rows]]
+
+    def _blocks(self, which: Kind) -> Iterator[tuple[slice, Array]]:
+        for start in range(0, self.n_rows, _BLOCK_ROWS):
+            rows = slice(start, min(start + _BLOCK_ROWS, self.n_rows))
+            yield rows, self.dense(which, rows)
+
+    # Without magnitudes the rows hold only -1, 0 and 1, and the kernel works on their packed bits.
+
+    def margins(self, weights: Array) -> Array:
+        """D w: how much farther the dissimilar item is than the similar one."""
+        if weights[0] != 0 and (weights == weights[0]).all():
+            return float(weights[0]) * self._even_margins
+        return self._margins(weights)
+
+    @cached_property
+    def _even_margins(self) -> Array:
+        # The best scale and every start from it ask for them.
+        return self._margins(np.ones(self.n_bits))
+
+    def _margins(self, weights: Array) -> Array:
+        if self._scale is not None:
+            return np.concatenate([block @ weights for _, block in self._blocks("order")])
+        out = np.empty(self.n_rows)
+        _kernel.margins(*self._pair("order"), np.ascontiguousarray(weights, np.float64), out)
+        return out
+
+    def combine(self, values: Array) -> Array:
+        """Dᵀ v, for a value a row."""
+        out = np.zeros(self.n_bits)
+        if self._scale is None:
+            _kernel.combine(*self._pair("order"), values, out)
+        else:
+            for rows, block in self._blocks("order"):
+                out += values[rows] @ block
+        return out
+
+    def add_gram(self, signs: npt.NDArray[np.int8], factor: float, gram: Array, total: Array) -> None:
+        """Add factor · Σ ± DᵀD to `gram` and factor · Σ ± D to `total`, over the rows with their signs −1, 0 or 1."""
+        if self._scale is None:
+            _kernel.add_gram(*self._pair("order"), signs, factor, gram, total)
+        else:
+            for rows, block in self._blocks("order"):
+                chosen = np.flatnonzero(signs[rows])
+                part, signed = block[chosen], factor * signs[rows][chosen, None] * block[chosen]
+                gram += signed.T @ part
+                total += signed.sum(axis=0)
+
+    @cached_property
+    def tie_gram(self) -> Array:
+        """TᵀT of equation (2), all that the tie rows contribute to the objective; zero for triplets."""
+        gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
+        if self.has_ties:
+            if self._scale is None:
+                _kernel.add_gram(*self._pair("tie"), np.ones(self.n_rows, np.int8), 1.0, gram, total)
+            else:
+                for _, block in self._blocks("tie"):
+                    gram += block.T @ block
+        return gram
+
+
+class Objective:
+    """Equation (3) for given constants and prior.
+
+    Parameters
+    ----------
+    constraints : Constraints
+    c_order, c_tie : float
+        C_ξ and C_γ.
+    prior : array of shape (n_bits,)
+        w₀.
+    """
+
+    def __init__(self, constraints: Constraints, c_order: float, c_tie: float, prior: Array) -> None:
+        self.constraints, self.c_order, self.c_tie, self.prior = constraints, c_order, c_tie, prior
+        self.tie_gram = constraints.tie_gram if c_tie > 0 else np.zeros((len(prior), len(prior)))
+
+    def value(self, weights: Array, margins: Array) -> float:
+        """J(w), the margins D w being known."""
+        slack = np.maximum(1.0 - margins, 0.0)
+        step = weights - self.prior
+        tie = self.c_tie * (weights @ (self.tie_gram @ weights))
+        return float(0.5 * step @ step + self.c_order * (slack @ slack) + tie)
+
+    def value_and_gradient(self, weights: Array) -> tuple[float, Array]:
+        """J(w) and equation (4)."""
+        slack = np.maximum(1.0 - self.constraints.margins(weights), 0.0)
+        pulled, step = self.tie_gram @ weights, weights - self.prior
+        value = 0.5 * step @ step + self.c_order * (slack @ slack) + self.c_tie * (weights @ pulled)
+        gradient = step - 2 * self.c_order * self.constraints.combine(slack) + 2 * self.c_tie * pulled
+        return float(value), gradient
+
+
+def duality_gap(weights: Array, gradient: Array) -> float:
+    """Equation (5)."""
+    return float(np.where(gradient <= weights, 0.5 * gradient**2, weights * gradient - 0.5 * weights**2).sum())
+
+
+def best_scale(constraints: Constraints, c_order: float, c_tie: float, direction: Array | None = None) -> float:
+    """The a that minimises the losses of (3) at w = a·direction; by default a direction of ones, the uniform prior."""
+    direction = np.ones(constraints.n_bits) if direction is None else direction
+    margins = constraints.margins(direction)
+    tie = c_tie * float(direction @ constraints.tie_gram @ direction) if c_tie > 0 else 0.0
+    # Sums over the rows from the smallest margin on: a scale's active rows are the first of them.
+    margins = np.sort(margins)
+    sums, squares = np.cumsum(margins), np.cumsum(margins * margins)
+    scale = 0.0
+    for _ in range(100):  # Newton on a convex, piecewise quadratic function of one variable
+        n_active = len(margins) if scale == 0 else int(np.searchsorted(margins, 1.0 / scale))
+        curvature = tie + (c_order * float(squares[n_active - 1]) if n_active > 0 else 0.0)
+        new = max(0.0, c_order * float(sums[n_active - 1]) / curvature) if curvature > 0 and n_active > 0 else 0.0
+        if abs(new - scale) <= 1e-12 * max(new, 1e-12):
+            break
+        scale = new
+    # Similar items farther than dissimilar ones on the whole: no scale helps, any positive one ranks as Hamming does.
+    return scale if scale > 0 else 1.0 / constraints.n_bits

@@ -1,0 +1,45 @@
+"""The arrays that all rooms exchange: codes, ids, weights and row numbers, queries and results."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.uint8]
+Ids = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.float32]
+
+
+class Queries(NamedTuple):
+    """What to search with: a code and non-negative weights per query. `Index.search` and every engine take it as is.
+
+    Examples
+    --------
+    >>> queries = Queries(np.uint8([[160]]), np.float32([[4, 2, 1]]))
+    >>> queries.codes.shape, queries.weights.shape
+    ((1, 1), (1, 3))
+    """
+
+    codes: Codes
+    weights: Weights
+
+
+class Results(NamedTuple):
+    """What a search found: one row a query, nearest first, padded with -1 and inf."""
+
+    ids: Ids
+    distances: npt.NDArray[np.float32]
+
+
+def n_bytes(n_bits: int) -> int:
+    """Bytes that a packed code of `n_bits` takes.
+
+    Examples
+    --------
+    >>> n_bytes(98)
+    13
+    """
+    return (n_bits + 7) // 8
