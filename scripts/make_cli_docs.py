@@ -1,6 +1,6 @@
-"""Write docs/cli.md: the --help of every command, as the parser itself prints it.
+"""Write docs/cli.md: the --help of every command, as the parser prints it.
 
-Run it after a change of the command line; a test fails until then: python scripts/make_cli_docs.py
+Run it after changing the command line; a test fails until you do: python scripts/make_cli_docs.py
 """
 
 import argparse
@@ -11,29 +11,30 @@ from pathlib import Path
 OUTPUT = Path(__file__).parents[1] / "docs" / "cli.md"
 HEAD = """# Command line
 
-The `--help` of every command, written by `python scripts/make_cli_docs.py`. `--json`, where there is one, prints for
-machines; bars are shown on a terminal only. A mistake ends with a message and the status 1 or 2, and changes nothing.
+The `--help` of every command, as `python scripts/make_cli_docs.py` writes it. With `--json` a command prints JSON for
+programs. Progress bars appear on terminals only. A mistake ends with a message and exit status 1 or 2, and changes
+nothing.
 
 Arrays are plain files: codes are `.npy` (packed, `uint8`); labels, triplets and weights are `.npy`, `.csv` or `.json`.
-Nothing is ever unpickled. How clicks are learned from: [feedback](feedback.md).
+Nothing is ever unpickled. For learning from clicks, see [feedback](feedback.md).
 """
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """A parser and all parsers below it; groups that only hold others are left out."""
+    """Yield a parser and all parsers below it, except groups that only hold other commands."""
     inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not inner or parser.prog == "bitrank":
         yield parser
     for action in inner:
-        for each in action.choices.values():
-            yield from commands(each)
+        for command in action.choices.values():
+            yield from commands(command)
 
 
 def page() -> str:
     os.environ["COLUMNS"], os.environ["NO_COLOR"] = "110", "1"
     from bitrank.cli import make_parser
 
-    parts = [f"## {each.prog}\n```\n{each.format_help().rstrip()}\n```\n" for each in commands(make_parser())]
+    parts = [f"## {command.prog}\n```\n{command.format_help().rstrip()}\n```\n" for command in commands(make_parser())]
     return "\n".join([HEAD, *parts])
 
 

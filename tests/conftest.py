@@ -9,6 +9,7 @@ import hypothesis
 import numpy as np
 import pytest
 from clickhouse_http import clickhouse_address  # noqa: F401
+from loopback_service import loopback_service  # noqa: F401
 from milvus_server import milvus, milvus_address  # noqa: F401
 from postgres_server import postgres, postgresql_address, two_servers  # noqa: F401
 

@@ -1,7 +1,4 @@
-"""The demonstration: 64-bit codes of handwritten digits, ranked by every kind of weights, measured and drawn.
-
-It stands at the end of the path, uses only what any user can, and is what ``bitrank demo`` runs.
-"""
+"""The demonstration: rank 64-bit codes of handwritten digits by every kind of weights, measure, and draw pictures."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ import numpy.typing as npt
 from bitrank import ITQ, OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank
 from bitrank.codes import distances
 from bitrank.datasets import digits
+from bitrank.lazy import import_extra
 from bitrank.metrics import mean_average_precision, mean_precision_recall, precision_at, tie_mass
 from bitrank.ranking.whrank import asymmetric_weights
-from bitrank.vocabulary import Codes, Weights
+from bitrank.vocabulary import Codes, Rows, Weights
 
 Curve = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
-Rows = npt.NDArray[np.int64]
 
 CURVES, TOP_TEN = "pr_curves.png", "top_ten.png"
 
-# One colour a ranker, told apart by colour-blind readers as well; the baselines are dashed.
+# One colour per ranker, from a palette for colour-blind readers; baselines are dashed.
 _STYLES: dict[str, dict[str, Any]] = {
     "Hamming": {"color": "#8c8c8c", "linestyle": "--"},
     "WhRank": {"color": "#b58900", "linestyle": "--"},
@@ -38,7 +35,7 @@ _RIGHT, _WRONG = "#2a9d3a", "#d62728"
 
 
 class Row(NamedTuple):
-    """How one ranker did: a row of the table."""
+    """The figures of one ranker: a row of the table."""
 
     ranker: str
     map: float
@@ -47,7 +44,7 @@ class Row(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Half of the digits to learn from, the other half to search in, with a tenth of that as queries."""
+    """One half of the digits to learn from and one half to search in; a tenth of the latter are queries."""
 
     train_images: npt.NDArray[np.uint8]
     train_labels: npt.NDArray[np.uint8]
@@ -57,24 +54,24 @@ class Split(NamedTuple):
 
 
 def run_demo(output: str | os.PathLike[str]) -> list[Row]:
-    """Rank the digits by Hamming distance and by every kind of weights; measure, and draw two pictures.
+    """Rank the digits by Hamming distance and by every kind of weights, measure, and draw two pictures.
 
     Parameters
     ----------
     output : path
-        Folder for ``pr_curves.png`` and ``top_ten.png``; made if it is not there.
+        Folder for ``pr_curves.png`` and ``top_ten.png``; created if missing.
 
     Returns
     -------
     list of Row
-        Mean average precision, precision among the first ten, and mass of ties among the first hundred.
+        Mean average precision, precision at 10, and the share of ties among the first hundred.
 
     Raises
     ------
     ModuleNotFoundError
-        Without matplotlib. The message has the command that installs it.
+        If matplotlib is missing; the message has the command that installs it.
     """
-    require_matplotlib()
+    import_extra("matplotlib", "demo")
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     split = split_digits()
@@ -82,26 +79,26 @@ def run_demo(output: str | os.PathLike[str]) -> list[Row]:
     rows, curves, ranked = [], {}, {}
     codes, queries = learn(split)
     for ranker, (query_codes, weights) in queries.items():
-        found = distances(query_codes, codes, weights)
+        values = distances(query_codes, codes, weights)
         rows.append(
             Row(
                 ranker,
-                map=mean_average_precision(found, relevant),
-                p10=float(precision_at(found, relevant, 10).mean()),
-                ties100=float(tie_mass(found, 100).mean()),
+                map=mean_average_precision(values, relevant),
+                p10=float(precision_at(values, relevant, 10).mean()),
+                ties100=float(tie_mass(values, 100).mean()),
             )
         )
-        curves[ranker] = mean_precision_recall(found, relevant)
-        # The query is in the collection: to find itself is not worth a picture.
-        found[np.arange(len(found)), split.queries] = found.max()
-        ranked[ranker] = np.argsort(found, axis=1, kind="stable")[:, :10]
+        curves[ranker] = mean_precision_recall(values, relevant)
+        # The query is in the collection: keep it out of its own first ten.
+        values[np.arange(len(values)), split.queries] = values.max()
+        ranked[ranker] = np.argsort(values, axis=1, kind="stable")[:, :10]
     draw_curves(rows, curves, folder / CURVES)
     draw_top_ten(split, ranked["Hamming"], ranked["query vector"], folder / TOP_TEN)
     return rows
 
 
 def split_digits() -> Split:
-    """Of every digit the first half for training, the second half to search in, the first tenth of that as queries.
+    """Split the digits class by class: first half to learn from, second half to search in, its first tenth as queries.
 
     Examples
     --------
@@ -119,7 +116,7 @@ def split_digits() -> Split:
 
 
 def learn(split: Split) -> tuple[Codes, dict[str, tuple[Codes, Weights | None]]]:
-    """Codes of the images to search in, and for every ranker the codes and weights of the queries (None: Hamming)."""
+    """Hash the images and fit every ranker: codes to search in, and codes and weights of the queries per ranker."""
     X, y = _vectors(split.train_images), split.train_labels
     hasher = ITQ(n_bits=64, random_state=0).fit(X)
     train_codes, codes = hasher.transform(X), hasher.transform(_vectors(split.images))
@@ -137,13 +134,13 @@ def learn(split: Split) -> tuple[Codes, dict[str, tuple[Codes, Weights | None]]]
     }
     vectors = QueryVectorRanker(random_state=0).fit(train_codes, y, X)
     return codes, {
-        **{ranker: (query_codes, found) for ranker, found in weights.items()},
+        **{ranker: (query_codes, vectors) for ranker, vectors in weights.items()},
         "query vector": vectors.queries_for(query_codes, _vectors(split.images[split.queries])),
     }
 
 
 def draw_curves(rows: list[Row], curves: dict[str, Curve], path: Path) -> None:
-    """Draw the mean precision of every ranker against its recall."""
+    """Draw the mean precision-recall curve of every ranker."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.6), layout="constrained")
@@ -160,7 +157,7 @@ def draw_curves(rows: list[Row], curves: dict[str, Curve], path: Path) -> None:
 
 
 def draw_top_ten(split: Split, before: Rows, after: Rows, path: Path) -> None:
-    """Draw one query with its first ten by two rankings: the query whose list changes most for the better."""
+    """Draw the first ten results of two rankings for the query that gains most."""
     from matplotlib.figure import Figure
 
     wanted = split.labels[split.queries, None]
@@ -178,18 +175,8 @@ def draw_top_ten(split: Split, before: Rows, after: Rows, path: Path) -> None:
         line.suptitle(f"{name}: {hits.sum()} of 10 right", x=0.005, horizontalalignment="left", fontsize=11)
         for axes, row, hit in zip(line.subplots(1, 10), ranked, hits, strict=True):
             _draw_image(axes, split.images[row], _RIGHT if hit else _WRONG, "-" if hit else ":")
-    figure.suptitle("The first ten before and after learning, for the query that gains most", fontsize=12)
+    figure.suptitle("The first ten results before and after learning, for the query that gains most", fontsize=12)
     figure.savefig(path, dpi=150)
-
-
-def require_matplotlib() -> None:
-    """Fail early, with the command that helps, where the pictures could not be drawn."""
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "bitrank demo draws with matplotlib, which is not installed: pip install 'bitrank[demo]'"
-        ) from error
 
 
 def _draw_image(axes: Any, image: npt.NDArray[np.uint8], color: str, linestyle: str = "-") -> None:

@@ -1,7 +1,4 @@
-"""The command `bitrank serve`: parses, and runs the service.
-
-`cli` adds it to its parser; the service itself, an extra, is imported when the command runs.
-"""
+"""The command `bitrank serve`. The service is an extra, imported when the command runs."""
 
 from __future__ import annotations
 
@@ -15,29 +12,48 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def add_parser(commands: Any) -> None:
-    """Add `serve` to the subparsers of `cli`."""
+    """Add `serve` to the commands."""
     serve = commands.add_parser(
         "serve",
         help="serve a collection over HTTP, with a page, and learn from clicks",
-        description="Serve a collection over HTTP and learn from clicks. With no arguments: the embedded digits.",
+        description="Serve a collection over HTTP and learn from clicks. Without arguments, serve the embedded digits.",
     )
     serve.add_argument("--index", type=Path, help="folder of an index, from `bitrank index build`")
-    serve.add_argument("--items", type=Path, help="Parquet file: id, title, image (path or URL), any payload")
-    serve.add_argument("--hasher", type=Path, help="saved hasher (.npz), to search by vectors")
-    serve.add_argument("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by pictures")
-    serve.add_argument("--data", type=Path, help="folder of the data base (default: one of the user's, printed)")
     serve.add_argument(
-        "--db", metavar="URL", help="postgresql://… in the place of --data: a data base that several services may share"
+        "--items", type=Path, help="Parquet file with columns id, title, image (path or URL) and any payload"
     )
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on; others than loopback need a token")
-    serve.add_argument("--port", type=int, default=8000, help="0 takes any free one (default: %(default)s)")
+    serve.add_argument("--hasher", type=Path, help="saved hasher (.npz), to search by vector")
+    serve.add_argument("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by image")
     serve.add_argument(
-        "--token-file", type=Path, help="file whose first line every request must bring (or BITRANK_TOKEN)"
+        "--data", type=Path, help="folder of the database (default: one in the home folder, printed at the start)"
     )
-    serve.add_argument("--explore", type=int, default=4, help="places of a page of 20 for items from deeper ranks")
-    serve.add_argument("--rate", type=float, default=500, help="requests a second and client, 0 for no limit")
     serve.add_argument(
-        "--image-origin", action="append", default=[], metavar="URL", help="host that the page may load images from"
+        "--db", metavar="URL", help="postgresql://… instead of --data: a database that several services may share"
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
+    serve.add_argument(
+        "--port", type=int, default=8000, help="port to listen on; 0 takes any free one (default: %(default)s)"
+    )
+    serve.add_argument(
+        "--token-file",
+        type=Path,
+        help="file whose first line is the token that requests must carry (default: BITRANK_TOKEN)",
+    )
+    serve.add_argument(
+        "--explore",
+        type=int,
+        default=4,
+        help="places on a page of 20 for items from deeper ranks (default: %(default)s)",
+    )
+    serve.add_argument(
+        "--rate", type=float, default=500, help="requests per second and client, 0 for no limit (default: %(default)g)"
+    )
+    serve.add_argument(
+        "--image-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="host that the page may load images from; may be repeated",
     )
     serve.set_defaults(run=_serve)
 
@@ -80,24 +96,26 @@ def _token(arguments: argparse.Namespace) -> str | None:
     if arguments.token_file is not None:
         token = arguments.token_file.read_text(encoding="utf-8").partition("\n")[0].strip()
     if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
-        raise ValueError("the token must be at least 16 printable ASCII characters: `openssl rand -hex 16` makes one")
+        raise ValueError(
+            "the token must be at least 16 printable ASCII characters, got others: `openssl rand -hex 16` makes one"
+        )
     if token is None and arguments.host not in LOOPBACK:
         raise ValueError(f"--host {arguments.host} needs a token, in BITRANK_TOKEN or --token-file")
     return token
 
 
 def _data_base(arguments: argparse.Namespace) -> tuple[str, str]:
-    """URL of the data base, and what to call its place."""
+    """URL of the database, and the place to print for it."""
     if arguments.db is not None:
         if arguments.data is not None:
             raise ValueError("give --data or --db, not both")
-        return arguments.db, arguments.db.rpartition("@")[2].partition("?")[0]  # without what may be secret
+        return arguments.db, arguments.db.rpartition("@")[2].partition("?")[0]  # without secrets
     folder = arguments.data
     if folder is None:
         home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
         name = "digits"
         if arguments.index is not None:
-            # Two indexes of one name in two places must not share their clicks.
+            # Two indexes of the same name in different folders must not share clicks.
             path = str(arguments.index.resolve())
             name = f"{arguments.index.stem}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
         folder = home / "bitrank" / name

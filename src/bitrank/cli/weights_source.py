@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
+import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,11 +12,17 @@ from bitrank.files import read_array
 from bitrank.index import Index
 from bitrank.vocabulary import Weights
 
-_TIMEOUT_S = 30
+SOURCES = "file (.npy, .csv, .json), folder of an index, or URL of a version on a service"
+TOKEN_NOTE = "If the service requires a token, set the environment variable BITRANK_TOKEN."
 
 
-def read_weights(source: str, token: str | None = None) -> Weights:
-    """Read one vector of weights: from a file, the folder of an index, or the URL of a version on a running service.
+def token() -> str | None:
+    """Return the token for a running service, from the environment."""
+    return os.environ.get("BITRANK_TOKEN")
+
+
+def read_weights(source: str) -> Weights:
+    """Read one weight vector from one of the sources; a service is sent the token in BITRANK_TOKEN.
 
     Examples
     --------
@@ -29,32 +32,14 @@ def read_weights(source: str, token: str | None = None) -> Weights:
     array([3., 1.], dtype=float32)
     """
     if source.startswith(("http://", "https://")):
-        answer = get_json(source, token)
-        found = answer.get("weights") if isinstance(answer, dict) else None
-        if not isinstance(found, list):
-            raise ValueError(f"{source}: expected a version with its weights, as at /profiles/default/versions/1")
-        weights = np.asarray(found)
+        from bitrank.service.client import version_weights
+
+        weights = np.asarray(version_weights(source, token()))
     elif Path(source).is_dir():
         index = Index.load(source)
         weights = np.ones(index.n_bits) if index.weights is None else index.weights
     else:
         weights = read_array(source)
     if weights.ndim != 1 or weights.dtype.kind not in "biuf":
-        raise ValueError(f"{source}: expected one vector of weights, got {weights.dtype} of shape {weights.shape}")
+        raise ValueError(f"{source} must hold one weight vector, got {weights.dtype} of shape {weights.shape}")
     return check_weights(weights)
-
-
-def get_json(url: str, token: str | None = None, body: Any = None) -> Any:
-    """Ask a running service, or send it something, and read its answer; a refusal is a ValueError with its reason."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    data = None if body is None else json.dumps(body).encode()
-    if data is not None:
-        headers["Content-Type"] = "application/json"
-    request = urllib.request.Request(url, data, headers)
-    try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-            return json.load(response)
-    except urllib.error.HTTPError as error:
-        with error:
-            reason = error.read(2000).decode(errors="replace")
-        raise ValueError(f"{url}: {error.code} {error.reason}: {reason}") from None

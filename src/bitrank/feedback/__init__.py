@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bitrank.feedback.held_out import Decision
     from bitrank.feedback.history import Replay, replay
     from bitrank.feedback.learner import ClickLearner
-    from bitrank.feedback.logs import LoggedPage, LogReader, read_log
+    from bitrank.feedback.logs import LoggedPage, LogReader, read_log, write_log
     from bitrank.feedback.pages import Page
     from bitrank.feedback.propensities import estimate_propensities
 
@@ -32,6 +32,7 @@ __all__ = [
     "lean",
     "read_log",
     "replay",
+    "write_log",
 ]
 
 __getattr__, __dir__ = attach(
@@ -43,7 +44,7 @@ __getattr__, __dir__ = attach(
         "held_out": ("Decision",),
         "history": ("Replay", "replay"),
         "learner": ("ClickLearner",),
-        "logs": ("LogReader", "LoggedPage", "read_log"),
+        "logs": ("LogReader", "LoggedPage", "read_log", "write_log"),
         "pages": ("Page",),
         "propensities": ("estimate_propensities",),
     },

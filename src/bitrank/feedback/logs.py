@@ -17,6 +17,7 @@ import numpy.typing as npt
 from bitrank.checks import check_codes
 from bitrank.codes import pack
 from bitrank.feedback.pages import Page
+from bitrank.files import replacing
 from bitrank.vocabulary import Codes, n_bytes
 
 PathLike = str | os.PathLike[str]
@@ -84,6 +85,20 @@ def read_log(paths: Sequence[PathLike]) -> list[LoggedPage]:
                 raise ValueError(f"{where}: {error}") from None
     found = [page.page() if isinstance(page, _UbiPage) else page for page in pages.values()]
     return [page for page in found if page is not None]
+
+
+def write_log(path: PathLike, pages: Iterable[LoggedPage]) -> None:
+    """Write pages as JSON lines that `read_log` reads; the file appears whole or not at all.
+
+    Examples
+    --------
+    >>> page = LoggedPage("a1", {"item": 7}, [3, 4], [False, True], [4])
+    >>> write_log("clicks.jsonl", [page])
+    >>> read_log(["clicks.jsonl"]) == [page]
+    True
+    """
+    with replacing(path) as file:
+        file.writelines(f"{json.dumps(page.to_json())}\n".encode() for page in pages)
 
 
 def _lines(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -18,6 +18,45 @@ from bitrank.vocabulary import Codes, Ids
 Path = str | os.PathLike[str]
 
 
+def from_file(
+    path: Path,
+    *,
+    n_bits: int | None = None,
+    ids: npt.ArrayLike | None = None,
+    weights: npt.ArrayLike | None = None,
+    column: str = "code",
+    id_column: str | None = None,
+) -> Index:
+    """Build an index of the packed codes in a file: .npy, .parquet or, with any other ending, a FAISS binary index.
+
+    Parameters
+    ----------
+    path : path of the file
+    n_bits : int, optional
+        By default eight per byte; a FAISS index holds its own.
+    ids : int array of shape (n,), optional
+        Of codes in a .npy file; the other two hold their ids.
+    weights : float array of shape (n_bits,), optional
+    column, id_column : str
+        Parquet columns of the codes and, optionally, of their ids.
+
+    Examples
+    --------
+    >>> from bitrank.codes import pack
+    >>> np.save("codes.npy", pack([[1, 0], [0, 1]]))
+    >>> from_file("codes.npy", n_bits=2, ids=[5, 6]).ids
+    array([5, 6])
+    """
+    suffix = os.path.splitext(path)[1]
+    if suffix == ".npy":
+        return from_npy(path, n_bits=n_bits, ids=ids, weights=weights)
+    if ids is not None:
+        raise ValueError(f"ids must be None unless the codes are in a .npy file, got ids for {os.fspath(path)}")
+    if suffix == ".parquet":
+        return from_parquet(path, column, id_column=id_column, n_bits=n_bits, weights=weights)
+    return from_faiss(path, weights=weights)
+
+
 def from_npy(
     path: Path, *, n_bits: int | None = None, ids: npt.ArrayLike | None = None, weights: npt.ArrayLike | None = None
 ) -> Index:

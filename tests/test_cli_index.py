@@ -1,4 +1,4 @@
-"""The commands `bitrank index ...`, run as the command line runs them."""
+"""The commands `bitrank index build|info|search|optimize`."""
 
 import json
 
@@ -51,11 +51,13 @@ def test_build_info_search_optimize(files, capsys):
 
 def test_build_from_parquet_and_faiss(files, capsys):
     index = Index(CODES)
+    pytest.importorskip("pyarrow", reason="PyArrow is an extra")
     interchange.to_parquet(index, "codes.parquet")
-    interchange._import("faiss", "faiss").write_index_binary(interchange.to_faiss(index), "codes.faiss")
+    faiss = pytest.importorskip("faiss", reason="FAISS is an extra")
+    faiss.write_index_binary(interchange.to_faiss(index), "codes.faiss")
     for source in (["codes.parquet", "--id-column", "id"], ["codes.faiss"]):
         assert main(["index", "build", source[0], "my.index", *source[1:]]) == 0
-        assert capsys.readouterr().out.startswith("n codes         500\nn bits          32\n")
+        assert capsys.readouterr().out.startswith("n codes             500\nn bits              32\n")
         assert Index.load("my.index").search(CODES[:9], 1).ids[:, 0].tolist() == list(range(9))
 
 
@@ -64,7 +66,7 @@ def test_build_from_parquet_and_faiss(files, capsys):
     [
         (["build", "absent.npy", "my.index"], "No such file"),
         (["build", "reals.npy", "my.index"], "packed uint8 matrix"),
-        (["build", "codes.parquet", "my.index", "--ids", "ids.npy"], "--ids goes with"),
+        (["build", "codes.parquet", "my.index", "--ids", "ids.npy"], "ids must be None unless"),
         (["info", "absent.index"], "meta.json is missing"),
         (["search", "absent.index", "queries.npy"], "meta.json is missing"),
     ],

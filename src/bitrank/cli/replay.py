@@ -1,0 +1,109 @@
+"""The command `bitrank replay`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from bitrank import feedback
+from bitrank.cli.feedback import LOGS
+from bitrank.cli.output import add_json, print_facts
+from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
+from bitrank.files import check_kind, write_array
+from bitrank.index import Index
+from bitrank.progress import progress
+
+
+def add_parser(commands: Any) -> None:
+    """Add `replay` to the commands."""
+    command = commands.add_parser(
+        "replay",
+        help="show what logged clicks would have done to the ranking",
+        description="Learn from logged clicks in their order, behind the gate, and compare the ranking before and "
+        "after. The index is not changed.",
+        epilog=TOKEN_NOTE,
+    )
+    command.add_argument("logs", nargs="+", type=Path, help=LOGS)
+    command.add_argument("--index", type=Path, required=True, help="folder of the index that was searched")
+    command.add_argument(
+        "--weights", help=f"active weights at the start: {SOURCES} (default: those of the index, else plain Hamming)"
+    )
+    command.add_argument("--hasher", type=Path, help="saved hasher (.npz), for logs whose queries are vectors")
+    command.add_argument("--output", type=Path, help="file for the learned weights: .npy, .csv or .json")
+    command.add_argument("--top", type=int, default=10, help="moved items to list (default: %(default)s)")
+    command.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    add_json(command)
+    command.set_defaults(run=_replay)
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    if arguments.output is not None:
+        check_kind(arguments.output)
+    index = Index.load(arguments.index)
+    codes, ids = index.export()
+    from bitrank.hashing import load_hasher
+
+    project = None if arguments.hasher is None else load_hasher(arguments.hasher).project
+    logged = feedback.read_log(arguments.logs)
+    found = list(feedback.LogReader(codes, ids, index.n_bits, project).pages(logged))
+    start = index.weights if arguments.weights is None else read_weights(arguments.weights)
+    pages = progress([page for _, page in found], label="replaying")
+    replayed = feedback.replay(pages, codes, index.n_bits, weights=start, random_state=arguments.seed)
+    if arguments.output is not None:
+        write_array(arguments.output, replayed.candidate)
+    facts = _facts(replayed, len(logged) - len(found))
+    facts["moves"] = [
+        {
+            "query": found[move.page][0].query,
+            "item": _item(found[move.page][0], move.place, set(ids.tolist())),
+            "before": move.before,
+            "after": move.after,
+        }
+        for move in replayed.moves[: arguments.top]
+    ]
+    if arguments.json:
+        print(json.dumps({**facts, "candidate": replayed.candidate.tolist()}))
+    else:
+        _print(facts)
+    return 0
+
+
+def _item(page: feedback.LoggedPage, place: int, stored_ids: set[int]) -> int:
+    """The id at a place of a page, counting only items of the collection."""
+    return [item for item in page.shown if item in stored_ids][place]
+
+
+def _facts(replayed: feedback.Replay, n_left_out: int) -> dict[str, Any]:
+    decisions = [{"n_pages": look.n_pages, **look.decision._asdict()} for look in replayed.looks]
+    return {
+        "n_pages": replayed.n_pages,
+        "n_left_out": n_left_out,
+        "n_clicks": replayed.n_clicks,
+        "n_explored_clicks": replayed.n_explored_clicks,
+        "activated": replayed.weights is not None and any(look.decision.activate for look in replayed.looks),
+        "top_20_kept": replayed.overlap,
+        "decisions": decisions,
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    counts = ("n_pages", "n_left_out", "n_clicks", "n_explored_clicks")
+    print_facts({**{name: facts[name] for name in counts}, "top_20_kept": f"{facts['top_20_kept']:.1%}"}, as_json=False)
+    print()
+    if not facts["decisions"]:
+        print("too few pages for a decision of the gate")
+    for decision in facts["decisions"]:
+        shares = (decision[name] for name in ("hamming", "active", "candidate"))
+        figures = "  ".join("    –" if share is None else f"{share:.3f}" for share in shares)
+        verdict = "activate" if decision["activate"] else "keep"
+        alarm = ", ALARM: behind Hamming" if decision["alarm"] else ""
+        print(f"after {decision['n_pages']:>6} pages  {figures}  {verdict}{alarm}: {decision['reason']}")
+    print("(Hamming, active, candidate: the share of items drawn like explored ones that are farther from the query")
+    print(" than a clicked one; 0.5 is chance)")
+    if facts["moves"]:
+        print(f"\nlargest moves of clicked items\n{'item':>10}{'before':>10}{'after':>10}   query")
+    for move in facts["moves"]:
+        query = json.dumps(move["query"])
+        print(f"{move['item']:>10}{move['before']:>10.6g}{move['after']:>10.6g}   {query:.60}")

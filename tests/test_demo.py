@@ -1,0 +1,60 @@
+"""The demonstration, run once for real: its table and its pictures."""
+
+import numpy as np
+import pytest
+
+from bitrank import ITQ, demo, metrics
+from bitrank.codes import hamming, unpack
+
+matplotlib_image = pytest.importorskip("matplotlib.image", reason="matplotlib is an extra")
+
+
+@pytest.fixture(scope="module")
+def demo_run(tmp_path_factory):
+    """The folder of the pictures, and the rows of the table by ranker."""
+    folder = tmp_path_factory.mktemp("demo") / "made" / "by the demo"
+    return folder, {row.ranker: row for row in demo.run_demo(folder)}
+
+
+def test_one_row_per_ranker(demo_run):
+    _, rows = demo_run
+    assert list(rows) == ["Hamming", "WhRank", "asymmetric", "RankingSVM", "online", "query-adaptive", "query vector"]
+    assert all(0 <= value <= 1 for row in rows.values() for value in row[1:])
+
+
+def test_plain_hamming_against_its_definition(demo_run):
+    split = demo.split_digits()
+    X = split.train_images.reshape(5000, -1) / np.float32(255)
+    codes = ITQ(n_bits=64, random_state=0).fit(X).transform(split.images.reshape(5000, -1) / np.float32(255))
+    distances = hamming(codes[split.queries], codes)
+    first = (unpack(codes[split.queries[:1]], 64) != unpack(codes, 64)).sum(axis=1)
+    np.testing.assert_array_equal(distances[0], first)
+    relevant = split.labels[split.queries][:, None] == split.labels
+    expected = metrics.evaluate(distances, relevant)
+    ties = np.mean([np.mean([(row == value).sum() > 1 for value in np.sort(row)[:100]]) for row in distances])
+    _, rows = demo_run
+    assert rows["Hamming"][1:] == pytest.approx((expected["map"], expected["p10"], ties), abs=6e-4)
+
+
+def test_learned_rankers_beat_hamming(demo_run):
+    _, rows = demo_run
+    for ranker in ("RankingSVM", "online", "query-adaptive", "query vector"):
+        assert rows[ranker].map > rows["Hamming"].map
+        assert rows[ranker].ties100 < rows["Hamming"].ties100
+
+
+def test_pictures(demo_run):
+    folder, _ = demo_run
+    for name in (demo.CURVES, demo.TOP_TEN):
+        image = matplotlib_image.imread(folder / name)
+        assert min(image.shape[:2]) > 300
+        assert len(np.unique(image)) > 50
+
+
+def test_split():
+    split = demo.split_digits()
+    np.testing.assert_array_equal(np.bincount(split.train_labels), np.full(10, 500))
+    np.testing.assert_array_equal(np.bincount(split.labels), np.full(10, 500))
+    np.testing.assert_array_equal(np.bincount(split.labels[split.queries]), np.full(10, 50))
+    training_images = {image.tobytes() for image in split.train_images}
+    assert not any(image.tobytes() in training_images for image in split.images)
