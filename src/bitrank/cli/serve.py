@@ -96,9 +96,7 @@ def _token(arguments: argparse.Namespace) -> str | None:
     if arguments.token_file is not None:
         token = arguments.token_file.read_text(encoding="utf-8").partition("\n")[0].strip()
     if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
-        raise ValueError(
-            "the token must be at least 16 printable ASCII characters, got others: create one with `openssl rand -hex 16`"
-        )
+        raise ValueError("the token must be at least 16 printable ASCII characters; `openssl rand -hex 16` makes one")
     if token is None and arguments.host not in LOOPBACK:
         raise ValueError(f"--host {arguments.host} needs a token, in BITRANK_TOKEN or --token-file")
     return token
