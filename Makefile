@@ -98,13 +98,13 @@ bench-clicks: $(VENV)/test.installed
 bench-service: $(VENV)/test.installed
 	$(BIN)/python benchmarks/service.py
 
-# Computes the cells that have no file yet; remove experiments/results/cells to run everything anew.
+# Computes the missing cells; remove experiments/results/cells to compute all of them anew.
 INSTALLED := $(firstword $(wildcard $(VENV)/test.installed) $(VENV)/demo.installed)
 reproduce: $(INSTALLED)
 	$(BIN)/python -m experiments.run
 	$(BIN)/python -m experiments.report
 
-# The embedded digits alone, two seeds, from nothing.
+# Only the embedded digits, two seeds, always computed anew.
 QUICK := build/reproduce-quick
 reproduce-quick: $(INSTALLED)
 	rm -rf $(QUICK)

@@ -1,5 +1,5 @@
-"""The paper's evaluation and the questions that it leaves open, measured with bitrank; `make reproduce` runs it.
+"""The paper's evaluation, and questions that it leaves open, measured with bitrank: `make reproduce`.
 
-`plan` says what is run, `protocols`, `rankings` and `questions` how, `run` runs it, `cells` keeps the results as
-files, and `report` turns those files into docs/results.md.
+`plan` lists the groups of cells, `data` loads, splits and encodes data sets, `rankings` holds the compared rankings,
+`protocols` computes the cells, `run` computes what is missing, `cells` stores it, and `report` writes docs/results.md.
 """

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.plan import CLICK_C, HASHERS, LENGTHS, PAGES, QUADRUPLETS, SLOTS, STEPS
-from experiments.protocols import RECALLS
+from experiments.plan import HASHERS, LENGTHS
+from experiments.protocols import CLICK_C, PAGES, QUADRUPLETS, RECALLS, SLOTS, STEPS
 from experiments.tables import Results
 
 TITLES = {

@@ -1,160 +1,258 @@
-"""Data sets as vectors and labels, and the two protocols that split them; where every experiment starts.
+"""The protocols: names of their cells, and how each cell is computed.
 
-**authors**: 1000 images of each class in the set's order, the first 500 to learn from, the last 500 to search in.
-**full**: the whole set, half of each class to learn from and half to search in, drawn anew for each seed. In both the
-queries are a tenth of every class of the part to search in, at most 1000 evenly over the classes, at least one a class,
-and stay in the collection that they search, as in the paper.
+`PROTOCOLS` lists them all. A protocol takes a group, the names of the cells to compute and the data set, and yields
+(name, record) for each cell as it finishes.
 """
 
 from __future__ import annotations
 
-import os
-from functools import lru_cache
+import itertools
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.svm import LinearSVC
 
-from bitrank import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing, datasets
-from bitrank.codes import distances, pack
-from bitrank.datasets.files import data_folder
-from bitrank.features import Gist
+from bitrank import OnlineRankingSVM, RankingSVM
+from bitrank.codes import acdv, distances, unpack
 from bitrank.metrics import evaluate, mean_precision_recall
+from bitrank.ranking.quadruplets import draw_quadruplets
 from bitrank.vocabulary import Codes
+from experiments.data import Coded, Data, Rows, Split, draw_queries, encode, make_hasher, split
 from experiments.plan import Group
+from experiments.rankings import Rankings
 
-Rows = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
+Record = dict[str, Any]
+Records = Iterator[tuple[str, Record]]
 
-MOST_QUERIES = 1000
+# Names of rankings, in the order of the tables.
+RANKINGS = (
+    "Hamming",
+    "WhRank",
+    "WhRank-adaptive",
+    "asymmetric",
+    "paper-EGD",
+    "paper-PGD",
+    "paper-exact",
+    "RankingSVM",
+    "RankingSVM-map",
+    "Online",
+    "QueryAdaptive",
+    "QueryAdaptive-map",
+)
+# Rankings learned on top of the magnitudes of float queries, as WhRank-adaptive and asymmetric use them: for faces,
+# where those two are strong, and for text embeddings, whose queries are floats anyway.
+FLOAT = {"youtube_faces": ("RankingSVM-float",), "banking77": ("RankingSVM-float", "QueryAdaptive-float")}
+UNSEEN = (
+    "Hamming",
+    "WhRank-adaptive",
+    "asymmetric",
+    "paper-exact",
+    "RankingSVM",
+    "RankingSVM-classes",
+    "Online",
+    "QueryAdaptive",
+    "QueryAdaptive-classes",
+    "QueryVector",
+    "QueryVector-classes",
+)
+CURVES = ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive", "QueryVector")
 RECALLS = np.linspace(0.02, 1, 50)
 
+QUADRUPLETS = (100, 300, 1000, 3000, 10_000, 30_000, 100_000)
+QUADRUPLET_LEARNERS = ("paper-exact", "RankingSVM")
 
-class Data(NamedTuple):
-    """Vectors to hash, labels, and all that a query is known by; one a row."""
+STEPS = (0, 1, 2, 3, 4, 5)
+DRIFT_LEARNERS = ("Hamming", "frozen", "online", "retrained")
+FIRST_CLASSES = {"cifar10": (0, 1, 8, 9)}  # the vehicles; the first half of the classes of any other set
+MAX_ROWS_PER_HALF = 20_000
+N_UPDATES, BATCH = 200, 10  # of the online learner at every step
 
-    X: Floats
-    y: npt.NDArray[np.int64]
-    features: Floats
-
-
-class Split(NamedTuple):
-    """Row numbers: to learn from, to search in, and the places of the queries among the latter."""
-
-    train: Rows
-    test: Rows
-    queries: Rows
-
-
-class Coded(NamedTuple):
-    """A split as codes, as the values before the sign, and as features (of what is searched in, the queries' alone)."""
-
-    codes: Codes
-    values: Floats
-    y: npt.NDArray[np.int64]
-    test_codes: Codes
-    test_values: Floats
-    test_y: npt.NDArray[np.int64]
-    queries: Rows
-    n_bits: int
-    features: Floats
-    query_features: Floats
+PAGES = (0, 10, 100, 1000)
+SLOTS = (0, 2, 5)  # explored positions of a page
+CLICK_C = (0.01, 0.001)  # how far one page may move the weights: the default, and a tenth of it
+PAGE_SIZE = 10
+NOISE = 0.1
 
 
-@lru_cache(maxsize=1)
-def load(dataset: str, n_rows: int | None = None) -> Data:
-    """A data set as float32 vectors: pixels from 0 to 1 (faces at 32 by 32), GIST of CIFAR-10, banking77's embeddings.
+def compare(group: Group, wanted: list[str], data: Data) -> Records:
+    """Measure every ranking on one set of codes: the protocols authors, full and unseen."""
+    coded = encode(group, data, split(group.protocol, data.y, group.seed))
+    rankings = Rankings(coded, group.dataset, group.seed)
+    for name in wanted:
+        start = time.perf_counter()
+        query_codes, weights = rankings.queries(name)
+        fit_seconds = time.perf_counter() - start
+        search = (coded.test_codes, coded.test_y, coded.queries, weights, query_codes)
+        record = _record(judge(*search), start, {**sizes(coded), "fit_seconds": fit_seconds})
+        if group.seed == 0 and name in CURVES:
+            record["curve"] = curve(*search)
+        yield name, record
 
-    Those are a query's features as well; CIFAR-10's are GIST and the picture in colour at 8 by 8, which GIST drops.
-    `n_rows` takes a sample of so many rows: for tests.
+
+def quadruplets(group: Group, wanted: list[str], data: Data) -> Records:
+    """Learn from more and more quadruplets."""
+    coded = encode(group, data, split("full", data.y, group.seed))
+    rankings = Rankings(coded, group.dataset, group.seed)
+    for n, name in itertools.product(QUADRUPLETS, QUADRUPLET_LEARNERS):
+        if (cell := f"{name}-n{n}") not in wanted:
+            continue
+        start = time.perf_counter()
+        learner = RankingSVM(n_quadruplets=n)
+        weights = rankings.paper("exact", n) if name == "paper-exact" else rankings.learn(learner).weights_
+        figures = judge(coded.test_codes, coded.test_y, coded.queries, weights)
+        yield cell, _record(figures, start, {**sizes(coded), "n_quadruplets": n})
+
+
+def drift(group: Group, wanted: list[str], data: Data) -> Records:
+    """Double the collection in five steps with other classes; the hash functions stay the same.
+
+    Frozen weights are learned before the first step. Retrained weights are learned anew at each step from all labelled
+    rows so far. The online learner starts from the frozen weights and sees 2000 quadruplets of those rows per step.
     """
-    more = None
-    if dataset == "banking77":
-        X, y = datasets.banking77()[:2]
-    elif dataset == "cifar10":
-        images, y = datasets.cifar10()[:2]
-        X, more = _gist(), images.reshape(-1, 8, 4, 8, 4, 3).mean(axis=(2, 4), dtype=np.float32) / np.float32(255)
-    else:
-        read = {"mnist": datasets.mnist, "digits": datasets.digits, "youtube_faces": datasets.youtube_faces}
-        images, y = read[dataset]()[:2]
-        if dataset == "youtube_faces":  # 4096 pixels are more than there are rows to learn from
-            images = images.reshape(-1, 32, 2, 32, 2).mean(axis=(2, 4))
-        X = images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
-    rows = slice(None) if n_rows is None else np.random.default_rng(0).permutation(len(X))[:n_rows]
-    features = X if more is None else np.hstack([X, more.reshape(len(X), -1)])
-    return Data(X[rows], y[rows].astype(np.int64), features[rows])
+    random = np.random.default_rng(group.seed)
+    classes = np.unique(data.y)
+    is_first = np.isin(data.y, FIRST_CLASSES.get(group.dataset, classes[: len(classes) // 2]))
+    old, new = (random.permutation(np.flatnonzero(half))[:MAX_ROWS_PER_HALF] for half in (is_first, ~is_first))
+    size = min(len(old), len(new)) // 2
+    train, test = np.concatenate([old[:size], new[:size]]), np.concatenate([old[size : 2 * size], new[size : 2 * size]])
+    hasher = make_hasher(group.hasher, group.n_bits, group.seed).fit(data.X[old[:size]])
+    codes, test_codes = hasher.transform(data.X[train]), hasher.transform(data.X[test])
+    y, test_y = data.y[train], data.y[test]
+    queries = np.concatenate([first + draw_queries(test_y[first:][:size], random, most=500) for first in (0, size)])
+
+    weights: dict[str, Any] = {"Hamming": None}
+    online, sampling = OnlineRankingSVM(), {}
+    for step in STEPS:
+        n = size + size * step // max(STEPS)
+        seconds = dict.fromkeys(DRIFT_LEARNERS, 0.0)
+        start = time.perf_counter()
+        learner = RankingSVM(group.n_bits, random_state=group.seed).fit(codes[:n], y[:n])
+        weights["retrained"], seconds["retrained"] = learner.weights_, time.perf_counter() - start
+        if step == 0:
+            weights["frozen"] = weights["online"] = learner.weights_
+            sampling = {name: learner.params_.get(name) for name in ("strategy", "n_neighbors")}
+            sampling["strategy"] = sampling["strategy"] or "uniform"
+            online = OnlineRankingSVM(weights=learner.weights_, n_bits=group.n_bits)
+        else:
+            start = time.perf_counter()
+            seed = group.seed + step
+            drawn = draw_quadruplets(y[:n], N_UPDATES * BATCH, codes=codes[:n], random_state=seed, **sampling)
+            for batch in np.array_split(drawn, N_UPDATES):
+                online.partial_fit(codes[:n], batch)
+            weights["online"], seconds["online"] = online.weights_, time.perf_counter() - start
+        present = queries[queries < n]
+        for name, vector in weights.items():
+            if (cell := f"{name}-step{step}") not in wanted:
+                continue
+            start = time.perf_counter()
+            figures = judge(test_codes[:n], test_y[:n], present, vector)
+            figures["map_old"] = judge(test_codes[:n], test_y[:n], present[present < size], vector)["map"]
+            params = {"step": step, "n_train": n, "n_items": n, "n_queries": len(present), "fit_seconds": seconds[name]}
+            yield cell, _record(figures, start - seconds[name], params)
 
 
-def _gist() -> Floats:
-    """GIST of CIFAR-10, kept beside the data set: a minute's work."""
-    path = data_folder() / "cifar10_gist.npy"
-    if not path.exists():
-        features = Gist().fit_transform(datasets.cifar10().images)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        with open(temporary, "wb") as file:
-            np.save(file, features)
-        os.replace(temporary, path)
-    return np.load(path, allow_pickle=False)
+def clicks(group: Group, wanted: list[str], data: Data) -> Records:
+    """Show pages of results to simulated users with position bias and noise, and learn weights from their clicks.
+
+    Users examine the item at rank r with probability 1/log2(r + 1) and click it if it is relevant; one decision in ten
+    is wrong. Some positions of a page may go to items drawn from the first tenth of the ranking.
+    """
+    random = np.random.default_rng(group.seed)
+    rows = split("full", data.y, group.seed)
+    test = np.sort(random.permutation(rows.test)[:10_000])
+    coded = encode(group, data, Split(rows.train, test, draw_queries(data.y[test], random)))
+    users = np.setdiff1d(np.arange(len(test)), coded.queries)
+    for c, slots in itertools.product(CLICK_C, SLOTS):
+        random = np.random.default_rng(group.seed)
+        online, weights = OnlineRankingSVM(n_bits=group.n_bits, C=c), None
+        start = time.perf_counter()
+        for page in range(max(PAGES) + 1):
+            if page in PAGES and (cell := f"explore{slots}-C{c}-pages{page}") in wanted:
+                figures = judge(coded.test_codes, coded.test_y, coded.queries, weights)
+                yield cell, _record(figures, start, {**sizes(coded), "pages": page, "slots": slots, "C": c})
+            query = int(random.choice(users))
+            shown = _page(coded, query, weights, slots, random)
+            examined = random.random(PAGE_SIZE) < 1 / np.log2(np.arange(PAGE_SIZE) + 2)
+            correct = random.random(PAGE_SIZE) >= NOISE
+            clicked = examined & ((coded.test_y[shown] == coded.test_y[query]) == correct)
+            online.learn_clicks(coded.test_codes[query], coded.test_codes[shown], clicked)
+            weights = getattr(online, "weights_", None)  # unset until a page yields a constraint
 
 
-def split(protocol: str, y: npt.NDArray[Any], seed: int) -> Split:
-    """Rows to learn from, to search in, and to search with."""
-    random = np.random.default_rng(seed)
-    by_class = [np.flatnonzero(y == label) for label in np.unique(y)]
-    if protocol == "authors":
-        by_class = [rows[:1000] for rows in by_class]
-    elif protocol == "unseen":  # half of the classes to learn from, the other half to search in
-        halves = np.array_split(random.permutation(len(by_class)), 2)
-        train, test = (np.sort(np.concatenate([by_class[label] for label in half])) for half in halves)
-        return Split(train, test, draw_queries(y[test], random))
-    else:
-        by_class = [random.permutation(rows) for rows in by_class]
-    train = np.sort(np.concatenate([rows[: len(rows) // 2] for rows in by_class]))
-    test = np.sort(np.concatenate([rows[len(rows) // 2 :] for rows in by_class]))
-    return Split(train, test, draw_queries(y[test], random))
+def _page(coded: Coded, query: int, weights: Any, slots: int, random: np.random.Generator) -> Any:
+    """Return rows to show: the nearest, ties in random order, and explored rows at random positions among them."""
+    to_all = distances(coded.test_codes[[query]], coded.test_codes, weights, threads=1)[0].astype(np.float64)
+    to_all[query] = np.inf
+    order = np.lexsort((random.random(len(to_all)), to_all))[:-1]
+    n_top = PAGE_SIZE - slots
+    explored = random.choice(order[n_top : max(2 * PAGE_SIZE, len(order) // 10)], slots, replace=False)
+    page = np.empty(PAGE_SIZE, np.int64)
+    is_explored = np.zeros(PAGE_SIZE, bool)
+    is_explored[random.choice(PAGE_SIZE, slots, replace=False)] = True
+    page[is_explored], page[~is_explored] = explored, order[:n_top]
+    return page
 
 
-def draw_queries(y: npt.NDArray[Any], random: np.random.Generator, most: int = MOST_QUERIES) -> Rows:
-    """A tenth of every class, at least one, and about `most` in all, evenly over the classes."""
-    classes = np.unique(y)
-    limit = max(1, most // len(classes))
-    drawn = []
-    for label in classes:
-        rows = np.flatnonzero(y == label)
-        drawn.append(random.permutation(rows)[: min(limit, max(1, len(rows) // 10))])
-    return np.sort(np.concatenate(drawn))
+def classify_differences(group: Group, wanted: list[str], data: Data) -> Records:
+    """Separate code differences within a class from those between classes by a linear SVM: the paper's Table 1."""
+    start = time.perf_counter()
+    random = np.random.default_rng(group.seed)
+    by_class = [random.permutation(np.flatnonzero(data.y == label)[:1000]) for label in np.unique(data.y)]
+    parts = [np.concatenate([rows[: len(rows) * 7 // 10] for rows in by_class])]
+    parts += [np.concatenate([rows[len(rows) * 7 // 10 :] for rows in by_class])]
+    hasher = make_hasher(group.hasher, group.n_bits, group.seed).fit(data.X[parts[0]])
+    sets = [_differences(hasher, data, rows, group.n_bits, 10_000, random) for rows in parts]
+    svm = LinearSVC(dual=False).fit(*sets[0])
+    params = {"n_train_pairs": len(sets[0][1]), "n_test_pairs": len(sets[1][1])}
+    yield wanted[0], _record({"accuracy": svm.score(*sets[1])}, start, params)
 
 
-def make_hasher(name: str, n_bits: int, seed: int) -> Any:
-    """A hasher by the name that the paper gives it."""
-    if name == "SignBits":
-        return SignBits()
-    if name == "SH":
-        return SpectralHashing(n_bits)
-    return {"LSH": LSH, "ISOH": IsotropicHashing, "ITQ": ITQ}[name](n_bits, random_state=seed)
+def show_differences(group: Group, wanted: list[str], data: Data) -> Records:
+    """Keep 100 code differences within a class and 100 between classes, and how often each bit differs."""
+    start = time.perf_counter()
+    random = np.random.default_rng(group.seed)
+    rows = split("authors", data.y, group.seed).train
+    hasher = make_hasher(group.hasher, group.n_bits, group.seed).fit(data.X[rows])
+    bits, similar = _differences(hasher, data, rows, group.n_bits, 10_000, random)
+    record = _record({}, start, {"n_pairs": len(bits)})
+    for name, part in (("same", bits[similar]), ("different", bits[~similar])):
+        record[name] = ["".join(map(str, row)) for row in part[:100]]
+        record[f"{name}_rate"] = part.mean(axis=0).tolist()
+    yield wanted[0], record
 
 
-def encode(group: Group, data: Data, rows: Split) -> Coded:
-    """Learn the group's hasher from the part to learn from, and apply it to both."""
-    vectors, test_vectors = data.X[rows.train], data.X[rows.test]
-    hasher = make_hasher(group.hasher, group.n_bits, group.seed).fit(vectors)
-    values, test_values = hasher.project(vectors), hasher.project(test_vectors)
-    return Coded(
-        *(pack(values > 0), values, data.y[rows.train]),
-        *(pack(test_values > 0), test_values, data.y[rows.test]),
-        rows.queries,
-        group.n_bits,
-        data.features[rows.train],
-        data.features[rows.test[rows.queries]],
-    )
+def _differences(
+    hasher: Any, data: Data, rows: Rows, n_bits: int, n: int, random: np.random.Generator
+) -> tuple[Any, Any]:
+    """Return the bits of n code differences within classes and n between classes, and which are within a class."""
+    codes, y = hasher.transform(data.X[rows]), data.y[rows]
+    first, second = random.integers(len(rows), size=(2, 50 * n))
+    distinct, similar = first != second, y[first] == y[second]
+    chosen = np.concatenate([np.flatnonzero(distinct & kind)[:n] for kind in (similar, ~similar)])
+    return unpack(acdv(codes[first[chosen]], codes[second[chosen]]), n_bits), similar[chosen]
+
+
+def timing(group: Group, wanted: list[str], data: Data) -> Records:
+    """Time the evaluation of one cell with a tenth of every class as queries: distances, sorting, figures."""
+    rows = split("full", data.y, group.seed)
+    queries = draw_queries(data.y[rows.test], np.random.default_rng(group.seed), most=len(data.y))
+    coded = encode(group, data, Split(rows.train, rows.test, queries))
+    weights = Rankings(coded, group.dataset, group.seed).weights(wanted[0])
+    relevant = coded.test_y[coded.queries][:, None] == coded.test_y
+    start = time.perf_counter()
+    figures = evaluate(distances(coded.test_codes[coded.queries], coded.test_codes, weights), relevant)
+    yield wanted[0], _record(figures, start, sizes(coded))
 
 
 def judge(
     codes: Codes, y: npt.NDArray[Any], queries: Rows, weights: Any, query_codes: Codes | None = None
 ) -> dict[str, float]:
-    """All figures of a ranking of the codes by these weights (None: plain Hamming) for these of their rows.
+    """Evaluate a ranking of the codes by these weights (None: plain Hamming) for queries given by row number.
 
-    The queries' own codes are searched for, or other ones.
+    `query_codes` replaces the queries' codes in the search.
     """
     return evaluate(_to_all(codes, queries, weights, query_codes), y[queries][:, None] == y)
 
@@ -162,11 +260,47 @@ def judge(
 def curve(
     codes: Codes, y: npt.NDArray[Any], queries: Rows, weights: Any, query_codes: Codes | None = None
 ) -> list[float]:
-    """Mean precision at fifty values of recall (`RECALLS`)."""
-    found = _to_all(codes, queries, weights, query_codes)
-    precision, recall = mean_precision_recall(found, y[queries][:, None] == y)
+    """Return the mean precision at each value of `RECALLS`."""
+    to_all = _to_all(codes, queries, weights, query_codes)
+    precision, recall = mean_precision_recall(to_all, y[queries][:, None] == y)
     return np.interp(RECALLS, recall, precision).round(4).tolist()
 
 
 def _to_all(codes: Codes, queries: Rows, weights: Any, query_codes: Codes | None) -> npt.NDArray[Any]:
     return distances(codes[queries] if query_codes is None else query_codes, codes, weights, threads=1)
+
+
+def sizes(coded: Coded) -> Record:
+    """Return the number of rows to learn from, of rows to search, and of queries."""
+    return {"n_train": len(coded.codes), "n_items": len(coded.test_codes), "n_queries": len(coded.queries)}
+
+
+def _record(figures: dict[str, float], start: float, params: Record) -> Record:
+    return {"figures": figures, "seconds": time.perf_counter() - start, "params": dict(params)}
+
+
+class Protocol(NamedTuple):
+    """Names of the cells of a protocol, in the order of the tables, and the function that computes them."""
+
+    rankings: tuple[str, ...]
+    compute: Callable[[Group, list[str], Data], Records]
+
+
+PROTOCOLS = {
+    "full": Protocol((*RANKINGS, "QueryVector", "Agreement"), compare),
+    "authors": Protocol(RANKINGS, compare),
+    "unseen": Protocol(UNSEEN, compare),
+    "drift": Protocol(tuple(f"{name}-step{step}" for step in STEPS for name in DRIFT_LEARNERS), drift),
+    "quadruplets": Protocol(tuple(f"{name}-n{n}" for n in QUADRUPLETS for name in QUADRUPLET_LEARNERS), quadruplets),
+    "clicks": Protocol(
+        tuple(f"explore{slots}-C{c}-pages{pages}" for c in CLICK_C for slots in SLOTS for pages in PAGES), clicks
+    ),
+    "acdv": Protocol(("linear-SVM",), classify_differences),
+    "picture": Protocol(("pairs",), show_differences),
+    "timing": Protocol(("WhRank",), timing),
+}
+
+
+def rankings_of(protocol: str, dataset: str) -> tuple[str, ...]:
+    """Return the names of the cells of a protocol on a data set, in the order of the tables."""
+    return (*PROTOCOLS[protocol].rankings, *(FLOAT.get(dataset, ()) if protocol == "full" else ()))

@@ -16,7 +16,7 @@ from bitrank.ranking import gate
 from bitrank.ranking.quadruplets import draw_quadruplets
 from bitrank.ranking.whrank import asymmetric_weights
 from bitrank.vocabulary import Codes
-from experiments.protocols import Coded
+from experiments.data import Coded
 
 # Quadruplets that the paper drew; as many as for MNIST where it says nothing.
 PAPER_QUADRUPLETS = {"mnist": 5000, "cifar10": 8000, "youtube_faces": 10_000}

@@ -11,20 +11,8 @@ from pathlib import Path
 from statistics import mean, pstdev
 
 from experiments import cells, figures
-from experiments.plan import (
-    CLICK_C,
-    HASHERS,
-    IMAGES,
-    LENGTHS,
-    PAGES,
-    QUADRUPLETS,
-    QUICK_HASHERS,
-    SLOTS,
-    STEPS,
-    UNSEEN,
-    groups,
-    rankings_of,
-)
+from experiments.plan import HASHERS, IMAGES, LENGTHS, QUICK_HASHERS, groups
+from experiments.protocols import CLICK_C, PAGES, QUADRUPLETS, SLOTS, STEPS, UNSEEN, rankings_of
 from experiments.tables import (
     MISSING,
     Results,
@@ -72,14 +60,15 @@ def write_report(folder: Path, output: Path, quick: bool = False) -> None:
     """Write results.md, its pictures, and readme.md with the README's picture and table."""
     page = Page(Results(folder, "quick" if quick else "reproduce"), output, quick)
     results = page.results
-    n_there = sum(len(group.rankings) - len(cells.missing(folder, group, None)) for group in groups_of(quick))
-    n_all = sum(len(group.rankings) for group in groups_of(quick))
+    planned = {group: rankings_of(group.protocol, group.dataset) for group in groups_of(quick)}
+    n_all = sum(map(len, planned.values()))
+    n_missing = sum(len(cells.missing(results.cells, group, names, None)) for group, names in planned.items())
     last = cells.read_run(folder)
     ran = "The last run computed {cells} in {minutes} minutes, {workers} at a time on {cores} cores (`run.json`)."
-    page.add(f"{n_there} of {n_all} cells are there. {ran.format(**last) if last else ''}")
+    page.add(f"{n_all - n_missing} of {n_all} cells are there. {ran.format(**last) if last else ''}")
     drawn = figures.map_by_bits(results, page.pictures / "map_by_bits.png", page.images)
     title = "MAP against the number of bits, codes of ITQ"
-    page.picture(drawn, "map_by_bits.png", title, source("full", "<dataset>", "ITQ-<bits>-<ranking>-<seed>"))
+    page.picture(drawn, "map_by_bits.png", title, source("full", "<dataset>"))
     if not quick:
         page.add("## What was to be reached", markdown(["to reach", "reached"], reached(results)))
     _maps(page)
@@ -131,7 +120,7 @@ def _maps(page: Page) -> None:
         page.add("### Every ranking: MAP ± deviation over seeds · P@10 · P@100", table, source(protocol, dataset))
         name = f"pr_{dataset}_{protocol}.png"
         drawn = figures.pr_curves(page.results, page.pictures / name, dataset, protocol)
-        page.picture(drawn, name, f"PR curves, {dataset}", source(protocol, dataset, "<hasher>-<bits>-<ranking>-0"))
+        page.picture(drawn, name, f"PR curves, {dataset}", source(protocol, dataset))
     if not page.quick:
         page.add("## Text: banking77, full protocol", _sizes(page.results, "full", "banking77"))
         page.add(
@@ -164,20 +153,19 @@ def _acdv(page: Page) -> None:
     page.add(markdown(header, rows), source("acdv", dataset))
     drawn = figures.acdv(page.results, page.pictures / "acdv.png", dataset)
     title = "Differences of 32-bit ITQ codes: same class, different classes"
-    page.picture(drawn, "acdv.png", title, source("picture", dataset, "ITQ-32-pairs-0"))
+    page.picture(drawn, "acdv.png", title, source("picture", dataset))
     if not page.quick:
         drawn = figures.acdv_rates(page.results, page.pictures / "acdv_rates.png", dataset)
         title = "How often each bit differs, every hasher and length"
-        page.picture(drawn, "acdv_rates.png", title, source("picture", dataset, "<hasher>-<bits>-pairs-0"))
+        page.picture(drawn, "acdv_rates.png", title, source("picture", dataset))
 
 
 def _online(page: Page) -> None:
     """The picture at 32 bits, as in the paper, and the table of all lengths."""
     page.add("## Online against offline", _text("online"))
     drawn = figures.online(page.results, page.pictures / "online.png", page.images)
-    rest = "<hasher>-32-{Hamming,RankingSVM,Online}-<seed>"
     title = "MAP of online and offline learning, 32 bits"
-    page.picture(drawn, "online.png", title, source("full", "<dataset>", rest))
+    page.picture(drawn, "online.png", title, source("full", "<dataset>"))
     rows = []
     for dataset in page.images:
         for hasher in page.hashers:
@@ -185,7 +173,7 @@ def _online(page: Page) -> None:
             shown = [[page.results.show(*key, name) for name in ("RankingSVM", "Online")] for key in keys]
             rows.append([figures.TITLES[dataset], hasher, *(" / ".join(pair) for pair in shown)])
     header = ["MAP, offline / online", "", *(f"{n_bits} bits" for n_bits in page.lengths)]
-    page.add(markdown(header, rows), source("full", "<dataset>", "<hasher>-<bits>-{RankingSVM,Online}-<seed>"))
+    page.add(markdown(header, rows), source("full", "<dataset>"))
 
 
 def _questions(page: Page) -> None:
@@ -230,7 +218,7 @@ def _question(
     """A question with a picture: MAP · P@10 · P@100 along its axis."""
     page.add(f"## {title}", _text(protocol))
     drawn = draw(page.results, page.pictures / f"{protocol}.png", page.large)
-    page.picture(drawn, f"{protocol}.png", title, source(protocol, "<dataset>", f"ITQ-{n_bits}-<ranking>-<seed>"))
+    page.picture(drawn, f"{protocol}.png", title, source(protocol, "<dataset>"))
     for dataset in page.large:
         rows = []
         for name, cells_of in rankings.items():
@@ -241,7 +229,7 @@ def _question(
                 row.append(MISSING if MISSING in texts else " · ".join(texts))
             rows.append([name, *row])
         page.add(f"### {figures.TITLES[dataset]}: MAP · P@10 · P@100", markdown(["", *columns], rows))
-        page.add(source(protocol, dataset, f"ITQ-{n_bits}-<ranking>-<seed>"))
+        page.add(source(protocol, dataset))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from experiments import cells
-from experiments.plan import FLOAT, HASHERS, LENGTHS, groups
+from experiments.plan import HASHERS, LENGTHS, groups
+from experiments.protocols import FLOAT
 
 PAPER = Path(__file__).parent / "paper.csv"
 MISSING = "missing"
@@ -37,20 +38,21 @@ class Results:
 
     def __init__(self, folder: Path, plan: str) -> None:
         self.n_seeds = Counter(group[:4] for group in groups(plan))
-        self.found: dict[tuple[Any, ...], dict[int, cells.Cell]] = defaultdict(dict)
-        for cell in cells.read_all(folder):
-            self.found[tuple(cell[key] for key in cells.KEYS[:-1])][cell["seed"]] = cell
+        self.cells = cells.read_all(folder)
+        self.by_seed: dict[tuple[Any, ...], dict[int, cells.Cell]] = defaultdict(dict)
+        for (*key, seed), cell in self.cells.items():
+            self.by_seed[tuple(key)][seed] = cell
         with open(PAPER, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         self.paper = {(r["dataset"], r["hasher"], r["ranking"], int(r["n_bits"])): float(r["map"]) for r in rows}
 
     def cell(self, *key: Any, seed: int = 0) -> cells.Cell | None:
         """One cell: protocol, dataset, hasher, length, ranking."""
-        return self.found.get(key, {}).get(seed)
+        return self.by_seed.get(key, {}).get(seed)
 
     def values(self, *key: Any, figure: str) -> list[float]:
         """A figure for every seed there is."""
-        return [cell["figures"][figure] for _, cell in sorted(self.found.get(key, {}).items())]
+        return [cell["figures"][figure] for _, cell in sorted(self.by_seed.get(key, {}).items())]
 
     def mean(self, *key: Any, figure: str = "map") -> float | None:
         """Mean over the seeds, None where there is no cell."""
@@ -68,7 +70,7 @@ class Results:
 
     def params(self, protocol: str, dataset: str) -> dict[str, Any]:
         """Sizes, from any cell of the set."""
-        some = (seeds for key, seeds in self.found.items() if key[:2] == (protocol, dataset))
+        some = (seeds for key, seeds in self.by_seed.items() if key[:2] == (protocol, dataset))
         return next((cell["params"] for seeds in some for cell in seeds.values()), {})
 
 
@@ -91,9 +93,9 @@ def markdown(header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def source(protocol: str, dataset: str, rest: str = "<hasher>-<bits>-<ranking>-<seed>") -> str:
-    """The line under a table that names its files."""
-    return f"From `experiments/results/cells/{protocol}/{dataset}/{rest}.json`."
+def source(protocol: str, dataset: str) -> str:
+    """Return the line under a table that names its file."""
+    return f"From `{cells.path_of(Path('experiments/results'), protocol, dataset)}`."
 
 
 def beside_paper(results: Results, protocol: str, dataset: str, figure: str) -> str:

@@ -1,4 +1,4 @@
-"""The experiments, end to end on a few digits: cells are files, a stopped run goes on, a missing cell says so."""
+"""The experiments: storage of cells, a run that is killed and continued on a few digits, and the report."""
 
 import csv
 import json
@@ -12,73 +12,136 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments import cells, report
+from experiments.plan import Group, groups
+from experiments.protocols import rankings_of
+from experiments.run import main as run_main
+
 ROOT = Path(__file__).parents[1]
 # One group of the quick plan, on so few rows that it takes seconds.
-GROUP = "full/digits/ITQ-32-0"
-TRIAL = ["--plan", "quick", "--only", GROUP, "--rows", "400"]
+GROUP = Group("full", "digits", "ITQ", 32, 0)
+RANKINGS = rankings_of("full", "digits")
+TRIAL = ["--plan", "quick", "--only", str(GROUP), "--rows", "400"]
+RECORD = {"figures": {"map": 0.5}, "seconds": 1.0, "params": {}}
 
 
-def command(module, *arguments):
-    return [sys.executable, "-m", f"experiments.{module}", *map(str, arguments)]
+# Appends 50 long cells with the seed that is its argument.
+APPEND = """
+import sys
+from pathlib import Path
+from experiments import cells
+from experiments.plan import Group
+
+record = {"figures": {"map": 0.5}, "seconds": 1.0, "params": {}, "curve": [0.1234561] * 2000}
+for n_bits in range(50):
+    cells.append(Path(sys.argv[1]), Group("full", "digits", "ITQ", n_bits, int(sys.argv[2])), "Hamming", record)
+"""
 
 
-def run(module, *arguments):
-    done = subprocess.run(command(module, *arguments), cwd=ROOT, capture_output=True, text=True, timeout=300)
+def command(results):
+    return [sys.executable, "-m", "experiments.run", *TRIAL, "--results", str(results)]
+
+
+def run(results):
+    done = subprocess.run(command(results), cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def files(results):
-    return sorted(results.glob("cells/*/*/*.json"))
+def content(results):
+    path = cells.path_of(results, "full", "digits")
+    return path.read_bytes() if path.exists() else b""
+
+
+def cell(results, ranking):
+    return cells.read_all(results)[cells.key_of(GROUP, ranking)]
+
+
+def missing(results, n_rows=None):
+    return cells.missing(cells.read_all(results), GROUP, RANKINGS, n_rows)
+
+
+def test_cells_of_many_processes_are_all_stored(tmp_path):
+    writers = [subprocess.Popen([sys.executable, "-c", APPEND, tmp_path, str(seed)], cwd=ROOT) for seed in range(4)]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    stored = cells.read_all(tmp_path)
+    assert len(stored) == 4 * 50
+    assert all(cell["curve"] == [0.123456] * 2000 for cell in stored.values())
+
+
+@pytest.mark.parametrize("n_bytes", [1, 40, -2, -1])
+def test_an_incomplete_last_line_is_computed_again(tmp_path, n_bytes):
+    for ranking in RANKINGS:
+        cells.append(tmp_path, GROUP, ranking, RECORD)
+    whole = content(tmp_path)
+    lines = whole.splitlines(keepends=True)
+    cut = b"".join(lines[:-1]) + lines[-1][:n_bytes]
+    cells.path_of(tmp_path, "full", "digits").write_bytes(cut)
+    assert missing(tmp_path) == [RANKINGS[-1]]
+    cells.append(tmp_path, GROUP, RANKINGS[-1], RECORD)
+    assert content(tmp_path) == whole
+
+
+def test_the_last_line_of_a_cell_counts_and_a_trial_is_not_the_whole(tmp_path):
+    assert missing(tmp_path) == list(RANKINGS)
+    cells.append(tmp_path, GROUP, "Hamming", {**RECORD, "params": {"n_rows": 400}})
+    assert missing(tmp_path, 400) == list(RANKINGS[1:])
+    assert missing(tmp_path) == list(RANKINGS)
+    cells.append(tmp_path, GROUP, "Hamming", {**RECORD, "figures": {"map": 0.75}})
+    assert missing(tmp_path) == list(RANKINGS[1:])
+    assert cell(tmp_path, "Hamming")["figures"] == {"map": 0.75}
+
+
+def test_all_planned_cells_are_stored():
+    stored = cells.read_all(cells.RESULTS)
+    planned = {group: rankings_of(group.protocol, group.dataset) for group in groups("reproduce")}
+    assert set(stored) == {cells.key_of(group, name) for group, names in planned.items() for name in names}
+    assert len(list(cells.RESULTS.glob("cells/*"))) == len({group[:2] for group in planned})
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """Results of a run that was killed when some of its cells were there, and then started again."""
+    """Results of a run that was killed after some of its cells and then started again."""
     results = tmp_path_factory.mktemp("results")
-    process = subprocess.Popen(
-        command("run", *TRIAL, "--results", results), cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(command(results), cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 240
-        while len(files(results)) < 4:
+        while content(results).count(b"\n") < 4:
             assert process.poll() is None, "the run ended before it could be stopped"
             assert time.monotonic() < deadline
             time.sleep(0.01)
     finally:
         os.killpg(process.pid, signal.SIGKILL)  # its workers too
         process.wait()
-    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files(results)}
-    output = run("run", *TRIAL, "--results", results)
-    return results, before, output
+    before = content(results)
+    return results, before[: before.rfind(b"\n") + 1], run(results)
 
 
-def test_a_killed_run_leaves_whole_cells_and_goes_on(finished):
+def test_a_killed_run_continues_where_it_stopped(finished):
     results, before, output = finished
-    n_all = len(files(results))
-    assert 4 <= len(before) < n_all
-    assert f"{n_all - len(before)} of {n_all} cells to compute" in output
-    for path, (content, modified) in before.items():
-        json.loads(content)
-        assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, modified)
-    assert f"0 of {n_all} cells" in run("run", *TRIAL, "--results", results)  # which is no run to be told of
+    n_all, n_before = len(RANKINGS), before.count(b"\n")
+    assert 4 <= n_before < n_all
+    assert f"{n_all - n_before} of {n_all} cells to compute" in output
+    assert content(results).startswith(before)
+    assert content(results).count(b"\n") == n_all
+    assert missing(results, 400) == []
+    assert f"0 of {n_all} cells" in run(results)  # computes nothing, so run.json stays
     last = json.loads((results / "run.json").read_text(encoding="utf-8"))
-    assert (last["cells"], last["workers"]) == (n_all - len(before), 2)
+    assert (last["cells"], last["workers"]) == (n_all - n_before, 2)
     assert 0 <= last["minutes"] < 5
 
 
-def test_cells_say_what_they_are(finished):
+def test_cells_name_their_versions_and_sizes(finished):
     results, _, _ = finished
-    for path in files(results):
-        cell = json.loads(path.read_text(encoding="utf-8"))
-        assert path.name == f"ITQ-32-{cell['ranking']}-0.json"
-        assert path.parts[-3:-1] == (cell["protocol"], cell["dataset"]) == ("full", "digits")
+    for cell in cells.read_all(results).values():
         assert set(cell["versions"]) == {"bitrank", "numpy", "scipy", "scikit-learn", "python"}
         assert cell["params"]["n_train"] + cell["params"]["n_items"] == cell["params"]["n_rows"] == 400
         assert cell["seconds"] > 0
-    solvers = [json.loads((path).read_text())["figures"] for path in files(results) if "paper-" in path.name]
-    assert len(solvers) == 3
-    assert np.ptp([figures["map"] for figures in solvers]) < 0.005  # one objective, three ways to its minimum
+
+
+def test_three_solvers_reach_one_optimum(finished):
+    maps = [cell(finished[0], f"paper-{solver}")["figures"]["map"] for solver in ("EGD", "PGD", "exact")]
+    assert np.ptp(maps) < 0.005
 
 
 def test_hamming_cell_equals_a_computation_from_scratch(finished):
@@ -86,52 +149,44 @@ def test_hamming_cell_equals_a_computation_from_scratch(finished):
 
     from bitrank import ITQ
     from bitrank.datasets import digits
+    from experiments.data import split
 
-    sys.path.insert(0, str(ROOT))
-    try:
-        from experiments.protocols import split
-    finally:
-        sys.path.remove(str(ROOT))
     images, labels = digits()
     rows = np.random.default_rng(0).permutation(len(images))[:400]
     X, y = images[rows].reshape(400, -1).astype(np.float32) / np.float32(255), labels[rows].astype(int)
     train, test, queries = split("full", y, 0)
     assert not set(train) & set(test)
     bits = np.unpackbits(ITQ(32, random_state=0).fit(X[train]).transform(X[test]), axis=1).astype(int)
-    # Distinct distances in random order stand for the ties; the mean over many orders is the expectation.
-    random, found = np.random.default_rng(0), []
+    # Random orders break the ties; the mean over many orders approaches the expectation.
+    random, precisions = np.random.default_rng(0), []
     for query in queries:
         distance = np.abs(bits - bits[query]).sum(axis=1)
         relevant = y[test] == y[test][query]
-        orders = [distance + random.random(len(test)) for _ in range(200)]
-        found.append(np.mean([average_precision_score(relevant, -order) for order in orders]))
-    cell = json.loads((finished[0] / "cells/full/digits/ITQ-32-Hamming-0.json").read_text())
-    assert cell["figures"]["map"] == pytest.approx(np.mean(found), abs=0.003)
+        orders = [distance + random.random(len(test)) for _ in range(50)]
+        precisions.append(np.mean([average_precision_score(relevant, -order) for order in orders]))
+    assert cell(finished[0], "Hamming")["figures"]["map"] == pytest.approx(np.mean(precisions), abs=0.003)
 
 
-def test_csv_gathers_every_cell(finished):
+def test_csv_holds_every_cell(finished):
     results, _, _ = finished
     with open(results / "cells.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     columns = "protocol dataset hasher n_bits ranking seed map voc11 authors_map p10 p100 seconds"
     assert list(rows[0]) == columns.split()
-    stored = {path.name: json.loads(path.read_text()) for path in files(results)}
-    assert len(rows) == len(stored)
-    for row in rows:
-        cell = stored[f"{row['hasher']}-{row['n_bits']}-{row['ranking']}-{row['seed']}.json"]
-        assert float(row["map"]) == cell["figures"]["map"]
+    assert {row["ranking"]: float(row["map"]) for row in rows} == {
+        ranking: cell(results, ranking)["figures"]["map"] for ranking in RANKINGS
+    }
 
 
 def test_report_shows_cells_and_says_what_is_missing(finished, tmp_path):
     results, _, _ = finished
-    run("report", "--plan", "quick", "--results", results, "--output", tmp_path)
+    report.main(["--plan", "quick", "--results", str(results), "--output", str(tmp_path)])
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
-    cell = json.loads((results / "cells/full/digits/ITQ-32-Hamming-0.json").read_text())
     line = next(line for line in page.splitlines() if line.startswith("| ITQ | Hamming |"))
-    assert f"{cell['figures']['map']:.3f}".lstrip("0") in line
+    assert f"{cell(results, 'Hamming')['figures']['map']:.3f}".lstrip("0") in line
     assert "(1 of 2 seeds)" in line
     assert "| LSH | Hamming | missing |" in page
-    assert "cells/full/digits/<hasher>-<bits>-<ranking>-<seed>.json" in page
+    assert "experiments/results/cells/full-digits.jsonl" in page
     for name in ("map_by_bits.png", "pr_digits_full.png"):
         assert f"pictures/{name}" in page
         assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
@@ -139,22 +194,11 @@ def test_report_shows_cells_and_says_what_is_missing(finished, tmp_path):
     assert "| Hamming | " in (results / "readme.md").read_text(encoding="utf-8")
 
 
-def test_report_of_nothing_is_all_missing(tmp_path):
-    run("report", "--results", tmp_path / "none", "--output", tmp_path)
+def test_report_without_cells_says_that_all_are_missing(tmp_path):
+    report.main(["--results", str(tmp_path / "none"), "--output", str(tmp_path)])
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
     assert "0 of " in page
     assert not (tmp_path / "pictures").exists()
-
-
-def test_a_trial_does_not_pass_for_the_whole(finished):
-    results, _, _ = finished
-    script = (
-        "from pathlib import Path; from experiments.cells import missing; from experiments.plan import Group;"
-        f"group = Group('full', 'digits', 'ITQ', 32, 0); folder = Path({str(results)!r});"
-        "print(len(missing(folder, group, 400)), len(missing(folder, group, None)) == len(group.rankings))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["0", "True"]
 
 
 def test_paper_table_is_complete():
@@ -165,8 +209,7 @@ def test_paper_table_is_complete():
     assert all(0 < float(row["map"]) < 1 for row in rows)
 
 
-def test_unknown_group_is_refused(tmp_path):
-    arguments = command("run", "--only", "nothing/like/this", "--results", tmp_path)
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "no group's name holds 'nothing/like/this'" in done.stderr
+def test_unknown_group_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run_main(["--only", "nothing/like/this", "--results", str(tmp_path)])
+    assert "--only must be part of a group's name, got 'nothing/like/this'" in capsys.readouterr().err
