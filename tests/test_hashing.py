@@ -19,13 +19,19 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import bitrank
-from bitrank.hashing import HASHERS, ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing, load_hasher
+from bitrank.hashing import HASHERS, ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing, hasher_class, load_hasher
 from bitrank.hashing.pca import fit_pca
 
-every_hasher = pytest.mark.parametrize("cls", HASHERS, ids=lambda cls: cls.__name__)
-every_hasher_of_n_bits = pytest.mark.parametrize(
-    "cls", [cls for cls in HASHERS if "n_bits" in inspect.signature(cls).parameters], ids=lambda cls: cls.__name__
-)
+CLASSES = [hasher_class(name) for name in HASHERS]
+
+
+def every_hasher_with(parameter):
+    classes = [cls for cls in CLASSES if parameter in inspect.signature(cls).parameters]
+    return pytest.mark.parametrize("cls", classes, ids=lambda cls: cls.__name__)
+
+
+every_hasher = pytest.mark.parametrize("cls", CLASSES, ids=HASHERS)
+every_hasher_of_n_bits = every_hasher_with("n_bits")
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 
 
@@ -48,10 +54,12 @@ def learned(hasher):
 
 
 def test_every_hasher_is_exported():
-    for cls in HASHERS:
-        assert getattr(bitrank, cls.__name__) is cls
-        assert cls.__name__ in bitrank.__all__
-        assert cls.__name__ in bitrank.hashing.__all__
+    for name, cls in zip(HASHERS, CLASSES, strict=True):
+        assert getattr(bitrank, name) is getattr(bitrank.hashing, name) is cls
+        assert name in bitrank.__all__
+        assert name in bitrank.hashing.__all__
+    with pytest.raises(ValueError, match=r"a hasher must be one of LSH, .*, got 'Perceptron'"):
+        hasher_class("Perceptron")
 
 
 @every_hasher
@@ -118,7 +126,7 @@ def test_a_fit_can_be_repeated(cls):
         np.testing.assert_array_equal(value, learned(second)[name])
 
 
-@pytest.mark.parametrize("cls", [cls for cls in HASHERS if "random_state" in inspect.signature(cls).parameters])
+@every_hasher_with("random_state")
 def test_another_seed_gives_other_codes(cls):
     X = vectors()
     one, other = make(cls, 8, random_state=0), make(cls, 8, random_state=np.random.RandomState(1))

@@ -1,0 +1,61 @@
+"""The registry of hashers, and the reader of their files."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bitrank.hashing.hasher import Hasher
+
+# Every hasher and its module. A new one is a file and a line here; the contract tests run over all of them.
+HASHERS = {
+    "LSH": "lsh",
+    "SpectralHashing": "spectral",
+    "IsotropicHashing": "isotropic",
+    "ITQ": "itq",
+    "SignBits": "sign_bits",
+}
+
+
+def hasher_class(name: str) -> type[Hasher]:
+    """Return the class of a hasher by its name in `HASHERS`.
+
+    Examples
+    --------
+    >>> hasher_class("ITQ").__name__
+    'ITQ'
+    """
+    if name not in HASHERS:
+        raise ValueError(f"a hasher must be one of {', '.join(HASHERS)}, got {name!r}")
+    cls: type[Hasher] = getattr(import_module(f"bitrank.hashing.{HASHERS[name]}"), name)
+    return cls
+
+
+def load_hasher(path: str | os.PathLike[str]) -> Hasher:
+    """Read a fitted hasher that `Hasher.save` wrote; its codes are exactly the same.
+
+    Parameters
+    ----------
+    path : path of the file
+
+    Returns
+    -------
+    hasher : one of `HASHERS`, fitted
+
+    Raises
+    ------
+    ValueError
+        If the file was not written by `save`, or is damaged.
+
+    Examples
+    --------
+    >>> from bitrank.hashing import SignBits
+    >>> SignBits().fit([[0.9, 0.1], [0.1, 0.5]]).save("signs.npz")
+    >>> load_hasher("signs.npz")
+    SignBits()
+    """
+    from bitrank.hashing import files
+
+    return files.read(path, tuple(hasher_class(name) for name in HASHERS))
