@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,23 @@ BLOCK = re.compile(r"^```python\n# (src/bitrank/\S+\.py)(?:, in (\w+))?\n(.*?)^`
 CONTRACTS = {"HASHERS": "test_hashing.py"}
 # An editable install finds its modules before any path does.
 CUSTOMIZE = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in type(f).__module__]"
+
+
+def test_table_names_every_room_in_the_order_of_the_layers():
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"][
+        0
+    ]
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text[text.index("| room in") : text.index("| elsewhere")]
+    rows = [re.findall(r"`(\w+)(?:/|\.py)`", line.split("|")[1]) for line in table.splitlines()[2:] if line]
+    named = [room for row in rows for room in row]
+    assert len(named) == len(set(named))
+    position = 0
+    for layer in layers["layers"]:
+        rooms = set(layer.split(" | "))
+        assert set(named[position : position + len(rooms)]) == rooms
+        position += len(rooms)
+    assert position == len(named)
 
 
 def examples():

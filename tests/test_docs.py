@@ -1,4 +1,4 @@
-"""What the documentation shows, runs: the Python blocks of every page, and the examples of every docstring."""
+"""The documentation runs: the Python blocks of every page and the examples of every docstring; links have targets."""
 
 import doctest
 import importlib
@@ -15,10 +15,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = ["bitrank", *sorted(module.name for module in pkgutil.walk_packages(bitrank.__path__, "bitrank."))]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")
 
 
 def blocks(page):
-    """The Python blocks of a page, each preceded by as many empty lines as put errors on the page's own lines."""
+    """The Python blocks of a page, padded with empty lines so that tracebacks show the page's line numbers."""
     text = page.read_text(encoding="utf-8")
     return ["\n" * text.count("\n", 0, match.start(1)) + match[1] for match in BLOCK.finditer(text)]
 
@@ -37,12 +38,23 @@ def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, request):
 
 def test_blocks_are_found():
     assert len(blocks(ROOT / "docs" / "metrics.md")) == 4
-    # A fence that is not matched, such as an indented one, would never run.
+    # A fence that the pattern misses, such as an indented one, would never run.
     for page in PAGES:
         assert len(blocks(page)) == page.read_text(encoding="utf-8").count("```python"), page.name
 
 
-def test_the_readme_shows_the_results_of_the_experiments():
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_links_have_targets(page):
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", heading).replace(" ", "-").lower() for heading in headings], target
+
+
+def test_readme_shows_the_results_of_the_experiments():
     """Its first picture and its table are those that `python -m experiments.report` wrote."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     picture, table = (ROOT / "experiments" / "results" / "readme.md").read_text(encoding="utf-8").strip().split("\n\n")
