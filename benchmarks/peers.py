@@ -1,4 +1,4 @@
-"""The peers, each as a function from queries and k to ids; none is asked for more than it can do."""
+"""Other implementations of search, each as a function from queries and k to ids."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def flat(codes: np.ndarray) -> Search:
 
 
 def hnsw(codes: np.ndarray) -> tuple[faiss.IndexBinaryHNSW, Search]:
-    """FAISS IndexBinaryHNSW, M = 16: approximate, plain Hamming distance; and itself, to set `hnsw.efSearch`."""
+    """FAISS IndexBinaryHNSW, M = 16: approximate, plain Hamming distance; returned with its index, to set efSearch."""
     index = faiss.IndexBinaryHNSW(8 * codes.shape[1], 16)
     index.add(codes)
     return index, lambda queries, k: index.search(queries, k)[1]
 
 
 def pq_fast_scan(codes: np.ndarray, weights: np.ndarray) -> Search:
-    """FAISS IndexPQFastScan whose centroids are the 16 values of four bits, scaled by the weights: not exact."""
+    """FAISS IndexPQFastScan with the 16 values of four bits as centroids, scaled by the weights: approximate."""
     n_bits = 8 * codes.shape[1]
     index = faiss.IndexPQFastScan(n_bits, n_bits // 4, 4)
     bits = np.unpackbits(np.arange(16, dtype=np.uint8)[:, None], axis=1)[:, 4:].astype(np.float32)
@@ -72,6 +72,6 @@ def scipy_weighted(codes: np.ndarray, weights: np.ndarray) -> Search:
 
 
 def read(codes: np.ndarray) -> Search:
-    """Every byte of the codes once, and nothing else: the floor of a scan."""
+    """Read every byte of the codes once: a lower bound for the time of a scan."""
     words = codes.reshape(-1).view(np.uint64)
     return lambda queries, k: np.array([words.sum() for _ in queries])

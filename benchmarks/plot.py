@@ -69,6 +69,6 @@ def print_tables(records: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    found = json.loads((RESULTS / "search.json").read_text())["records"]
-    draw(found)
-    print_tables(found)
+    stored = json.loads((RESULTS / "search.json").read_text())["records"]
+    draw(stored)
+    print_tables(stored)

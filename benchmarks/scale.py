@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "scale.md"
 RESULTS = ROOT / "benchmarks" / "results" / "engines.json"
 MARK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# What a shard of the sizing may take.
+# Limits of a shard in the sizing.
 BILLION, GIB, TARGET_MS, SHARD_GIB, SHARD_CORES = 10**9, 2**30, 100, 64, 32
 
 
@@ -26,7 +26,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """Format a value with three significant digits."""
     return (
         f"{value:.3g}" if value < 1000 else f"{round(value, 2 - math.floor(math.log10(value))):,.0f}".replace(",", " ")
     )
@@ -61,10 +61,10 @@ def key(record: dict) -> tuple:
 
 
 def recall(results: dict) -> str:
-    found = library(results, "recall")
-    counts = sorted({record["candidates"] for record in found})
+    records = library(results, "recall")
+    counts = sorted({record["candidates"] for record in records})
     by_key: dict[tuple, dict[int, float]] = {}
-    for record in found:
+    for record in records:
         by_key.setdefault(key(record), {})[record["candidates"]] = record["recall"]
     rows = [
         [str(n_bits), weights, number(n), *(f"{values[count]:.3f}" for count in counts)]
@@ -110,7 +110,7 @@ def stored(results: dict) -> str:
 
 
 def sizing(results: dict) -> str:
-    """Shards for a billion codes: as many as the time or the memory of a shard asks for."""
+    """Size the shards for a billion codes, by the time and the memory of one shard."""
     rows = []
     for record in results["engines"]:
         if record["way"] not in ("exact", "two stages") or record.get("candidates", 1000) != 1000:
@@ -122,8 +122,8 @@ def sizing(results: dict) -> str:
         if size is None:
             continue
         by_memory = SHARD_GIB * GIB / size
-        # A scan takes time in proportion to its codes, divided by the cores that share it; the steps through a graph
-        # grow with the logarithm, on one core. A search of `Index` is not divided.
+        # The time of a scan is proportional to its codes, divided by the cores that share it; the steps through a graph
+        # grow with the logarithm, on one core. A search of `Index` is not divided among cores.
         cores = 1 if graph or record["engine"] == "index" else SHARD_CORES / measured_cores(record, results)
         by_time = math.inf if graph else record["n"] * TARGET_MS / record["ms"] * cores
         shards = math.ceil(BILLION / min(by_memory, by_time))
@@ -142,8 +142,7 @@ def measured_cores(record: dict, results: dict) -> int:
 
 
 def machine(results: dict) -> str:
-    found = results["machine"]
-    return f"{found['processor']}, {found['cores']} cores, Python {found['python']}.\n"
+    return "{processor}, {cores} cores, Python {python}.\n".format(**results["machine"])
 
 
 TABLES: dict[str, Callable[[dict], str]] = {
@@ -152,8 +151,8 @@ TABLES: dict[str, Callable[[dict], str]] = {
 
 
 def render(page: str, results: dict) -> str:
-    """The page with its tables made anew."""
-    return MARK.sub(lambda found: found[1] + TABLES[found[2]](results) + found[3], page)
+    """Return the page with new tables."""
+    return MARK.sub(lambda match: match[1] + TABLES[match[2]](results) + match[3], page)
 
 
 if __name__ == "__main__":

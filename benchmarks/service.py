@@ -1,10 +1,10 @@
-"""The service under load: 1 M codes of 64 bits, 32 connections, 95% searches and 5% clicks, on loopback.
+"""The service under load: 1 M codes of 64 bits, 32 connections, 95 % searches and 5 % clicks, on loopback.
 
-Prints errors, lost clicks, times of a search and the throughput beside that of the bare `Index` on one core of the same
-machine, and writes results/service.json: `make bench-service`, or `python benchmarks/service.py --seconds 5`.
+`make bench-service`, or `python benchmarks/service.py --seconds 5`, prints errors, lost clicks, times of a search, and
+the throughput beside that of the bare `Index`, and writes results/service.json.
 
-The bare figure is that of the same index on one thread of this process, before and after the load, with the same k and
-weights and no HTTP. Where the time of a request goes is measured after the load, one part at a time.
+The bare `Index` runs on one thread of this process, before and after the load, with the same k and weights and without
+HTTP. The parts of a request are timed after the load, one at a time.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ import time
 from pathlib import Path
 
 import numpy as np
+from report import RESULTS, write_results
 
 from bitrank import Index
+from bitrank.checks import n_threads
 from bitrank.service.ranking import Service, Settings, to_json
 from bitrank.service.schemas import Search
 from bitrank.service.sources import NoItems, Source
 
-RESULTS = Path(__file__).parent / "results" / "service.json"
 N_CODES, N_BITS, K, N_CONNECTIONS, SHARE_CLICKS = 1_000_000, 64, 20, 32, 0.05
 
 
 def make_codes(kind: str, rng: np.random.Generator) -> np.ndarray:
-    """Random codes, for which no order of rows helps; or clustered ones, more like those of real data."""
+    """Make random codes, for which no order of rows helps, or clustered codes, which resemble real data."""
     if kind == "random":
         return rng.integers(0, 256, (N_CODES, N_BITS // 8), dtype=np.uint8)
     centres = rng.integers(0, 2, (10_000, N_BITS), dtype=np.uint8)
@@ -76,9 +77,15 @@ async def connection(
             n_clicks += 1
             shown = [{"id": result["id"], "explored": result["explored"]} for result in page["results"]]
             clicked = [shown[int(rng.integers(len(shown)))]["id"]]
-            told = {"key": key, "version": page["version"], "query": {"item": item}, "shown": shown, "clicked": clicked}
+            feedback = {
+                "key": key,
+                "version": page["version"],
+                "query": {"item": item},
+                "shown": shown,
+                "clicked": clicked,
+            }
             start = time.perf_counter()
-            status, _ = await exchange(reader, writer, request("/feedback", told))
+            status, _ = await exchange(reader, writer, request("/feedback", feedback))
             log["click"].append(time.perf_counter() - start)
             log["errors"] += status != 201
             if status == 201:
@@ -96,7 +103,7 @@ async def load(port: int, seconds: float, explore: int, name: str, share_clicks:
 
 
 async def short_answers(port: int, n: int) -> None:
-    """Requests that are answered without a search, in turn: what HTTP and its checks take."""
+    """Send requests that need no search, one after the other: the cost of HTTP and its checks."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for _ in range(n):
         await exchange(reader, writer, b"GET /collection HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -104,7 +111,7 @@ async def short_answers(port: int, n: int) -> None:
 
 
 def bare(index: Index, seconds: float) -> float:
-    """Searches a second of the index alone, one at a time on one thread, as the service asks for them."""
+    """Return the searches per second of the index alone, one at a time on one thread, as the service calls it."""
     rng = np.random.default_rng(0)
     weights = np.ones(N_BITS, np.float32)
     codes = index.codes(np.unique(rng.integers(N_CODES, size=2000)))
@@ -116,7 +123,7 @@ def bare(index: Index, seconds: float) -> float:
 
 
 def parts(index: Index, explore: int, folder: Path) -> dict[str, float]:
-    """Milliseconds of CPU that the parts of a search take within the service."""
+    """Return the CPU milliseconds of the parts of a search within the service."""
     service = Service(Source("codes", index, NoItems()), f"sqlite:///{folder / 'parts.db'}", Settings())
     text, weights = json.dumps({"item": 5, "k": K, "explore": explore}), np.ones(N_BITS, np.float32)
     page = service.find(service.collection.query_of_item(5), K, "default", None, explore)
@@ -155,8 +162,8 @@ def measure(kind: str, explore: int, seconds: float, folder: Path) -> dict:
         used = cpu_seconds(process.pid)
         log = asyncio.run(load(port, seconds, explore, "load"))
         used = cpu_seconds(process.pid) - used
-        # Where it goes: searches alone, and requests that need none.
-        time.sleep(2)  # what is queued is learned
+        # Searches without clicks, and requests without a search.
+        time.sleep(2)  # let the learner empty its queue
         alone = cpu_seconds(process.pid)
         n_alone = len(asyncio.run(load(port, min(10, seconds), explore, "alone", 0.0))["search"])
         alone = (cpu_seconds(process.pid) - alone) / n_alone
@@ -194,7 +201,7 @@ def measure(kind: str, explore: int, seconds: float, folder: Path) -> dict:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a service's worker, the only child of its command."""
+    """Return the CPU time of the worker of a service, the only child of its command."""
     worker = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
     fields = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -223,7 +230,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--codes", nargs="+", default=["random", "clustered"], choices=["random", "clustered"])
     parser.add_argument("--explore", type=int, nargs="+", default=[4])
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=RESULTS / "service.json")
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -237,12 +244,11 @@ def main() -> None:
         "k": K,
         "connections": N_CONNECTIONS,
         "share_clicks": SHARE_CLICKS,
-        "cpus": os.cpu_count(),
+        "cpus": n_threads(),
         "python": platform.python_version(),
         "rows": rows,
     }
-    arguments.output.parent.mkdir(exist_ok=True)
-    arguments.output.write_text(json.dumps(facts, indent=1) + "\n")
+    write_results(arguments.output, facts)
 
 
 if __name__ == "__main__":
