@@ -1,7 +1,7 @@
-"""Make the data that the package carries: a sample of the complete MNIST, its codes, and what made them.
+"""Write the data that the package carries: a sample of MNIST, its codes, and the hasher that produced them.
 
-The same input gives the same images; codes may differ in single bits, where linear algebra rounds otherwise:
-python scripts/make_digits.py
+The same input gives the same images. Codes may differ in single bits on machines whose linear algebra rounds
+differently. Run: python scripts/make_digits.py
 """
 
 import lzma

@@ -1,7 +1,7 @@
-"""Write the golden files of the present index format to tests/golden: run once for each format, then keep them.
+"""Write the golden files of the current index format to tests/golden; run once per format and keep the files.
 
-The index has two segments, removed rows, weights, and a number of bits that fills no byte; beside it are queries and
-the answers of the NumPy reference.
+The index has two segments, removed rows, weights, and a number of bits that is no multiple of eight. Beside it are
+queries and the answers of the NumPy reference.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Take the pictures of the page in docs/: a service over the embedded digits, some clicks, and headless Chromium.
+"""Take the screenshots in docs/: serve the embedded digits, simulate some clicks, and open the page in Chromium.
 
 Run `python scripts/screenshots.py`; it needs Chromium and `pip install 'bitrank[test]'`.
 """
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=PICTURES, help="folder for the pictures (default: docs/pictures)"
     )
-    parser.add_argument("--pages", type=int, default=400, help="pages to answer first (default: %(default)s)")
+    parser.add_argument("--pages", type=int, default=400, help="pages of clicks to send first (default: %(default)s)")
     arguments = parser.parse_args()
     output = arguments.output
     output.mkdir(parents=True, exist_ok=True)
