@@ -10,28 +10,36 @@ if TYPE_CHECKING:
     from bitrank.index import Index, IndexFormatError
     from bitrank.ranking import (
         AgreementRanker,
+        AsymmetricRanker,
         OnlineRankingSVM,
         QueryAdaptiveRanker,
         QueryVectorRanker,
+        Ranker,
         RankingSVM,
+        UniformRanker,
         WhRank,
+        load_ranker,
     )
 
 __all__ = [
     "ITQ",
     "LSH",
     "AgreementRanker",
+    "AsymmetricRanker",
     "Index",
     "IndexFormatError",
     "IsotropicHashing",
     "OnlineRankingSVM",
     "QueryAdaptiveRanker",
     "QueryVectorRanker",
+    "Ranker",
     "RankingSVM",
     "SignBits",
     "SpectralHashing",
+    "UniformRanker",
     "WhRank",
     "connect",
+    "load_ranker",
 ]
 
 __version__ = "0.1.0"
@@ -44,11 +52,15 @@ __getattr__, __dir__ = attach(
         "index": ("Index", "IndexFormatError"),
         "ranking": (
             "AgreementRanker",
+            "AsymmetricRanker",
             "OnlineRankingSVM",
             "QueryAdaptiveRanker",
             "QueryVectorRanker",
+            "Ranker",
             "RankingSVM",
+            "UniformRanker",
             "WhRank",
+            "load_ranker",
         ),
     },
 )

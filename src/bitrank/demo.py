@@ -9,13 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import ITQ, OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank
+from bitrank import (
+    ITQ,
+    AsymmetricRanker,
+    OnlineRankingSVM,
+    QueryAdaptiveRanker,
+    QueryVectorRanker,
+    RankingSVM,
+    UniformRanker,
+    WhRank,
+)
 from bitrank.codes import distances
 from bitrank.datasets import digits
 from bitrank.lazy import import_extra
 from bitrank.metrics import mean_average_precision, mean_precision_recall, precision_at, tie_mass
-from bitrank.ranking.whrank import asymmetric_weights
-from bitrank.vocabulary import Codes, Rows, Weights
+from bitrank.vocabulary import Codes, Queries, Rows
 
 Curve = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
@@ -115,27 +123,25 @@ def split_digits() -> Split:
     return Split(images[train], labels[train], images[test], labels[test], queries)
 
 
-def learn(split: Split) -> tuple[Codes, dict[str, tuple[Codes, Weights | None]]]:
-    """Hash the images and fit every ranker: codes to search in, and codes and weights of the queries per ranker."""
+def learn(split: Split) -> tuple[Codes, dict[str, Queries]]:
+    """Codes of the images to search in, and what every ranker searches with."""
     X, y = _vectors(split.train_images), split.train_labels
     hasher = ITQ(n_bits=64, random_state=0).fit(X)
     train_codes, codes = hasher.transform(X), hasher.transform(_vectors(split.images))
     query_codes = codes[split.queries]
-    query_values = hasher.project(_vectors(split.images[split.queries]))
+    query_vectors = _vectors(split.images[split.queries])
+    values = hasher.project(query_vectors)
 
-    whrank = WhRank(random_state=0).fit(hasher.project(X), y)
-    weights = {
-        "Hamming": None,
-        "WhRank": whrank.weights_for(query_codes, magnitudes=np.abs(query_values)),
-        "asymmetric": asymmetric_weights(query_values),
-        "RankingSVM": RankingSVM(random_state=0).fit(train_codes, y).weights_for(query_codes),
-        "online": OnlineRankingSVM(random_state=0).fit(train_codes, y).weights_for(query_codes),
-        "query-adaptive": QueryAdaptiveRanker(random_state=0).fit(train_codes, y).weights_for(query_codes),
-    }
-    vectors = QueryVectorRanker(random_state=0).fit(train_codes, y, X)
     return codes, {
-        **{ranker: (query_codes, vectors) for ranker, vectors in weights.items()},
-        "query vector": vectors.queries_for(query_codes, _vectors(split.images[split.queries])),
+        "Hamming": UniformRanker().fit(train_codes).queries_for(query_codes),
+        "WhRank": WhRank(random_state=0).fit(train_codes, y, queries=hasher.project(X)).queries_for(values),
+        "asymmetric": AsymmetricRanker().fit(train_codes).queries_for(values),
+        "RankingSVM": RankingSVM(random_state=0).fit(train_codes, y).queries_for(query_codes),
+        "online": OnlineRankingSVM(random_state=0).fit(train_codes, y).queries_for(query_codes),
+        "query-adaptive": QueryAdaptiveRanker(random_state=0).fit(train_codes, y).queries_for(query_codes),
+        "query vector": QueryVectorRanker(random_state=0)
+        .fit(train_codes, y, features=X)
+        .queries_for(query_codes, features=query_vectors),
     }
 
 

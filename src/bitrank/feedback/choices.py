@@ -6,9 +6,12 @@ for the query at hand and then forgotten, so it needs no gate.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.codes import signs
 from bitrank.ranking.online import OnlineRankingSVM
 from bitrank.vocabulary import Codes, Weights
 
@@ -48,4 +51,7 @@ def lean(
     start = np.asarray(weights, np.float32)
     clicked = np.arange(len(passed) + len(chosen)) >= len(passed)
     online = OnlineRankingSVM(start, n_bits=len(start), C=_C)
-    return online.learn_clicks(query_code, np.concatenate([passed, chosen]), clicked, magnitudes).weights_
+    query: npt.NDArray[Any] = np.atleast_2d(query_code)
+    if magnitudes is not None:
+        query = signs(query, len(start)) * np.asarray(magnitudes, np.float32)
+    return online.learn_clicks(query, np.concatenate([passed, chosen]), clicked).weights_

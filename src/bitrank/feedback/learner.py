@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from bitrank.checks import check_codes, check_weights
+from bitrank.codes import signs
 from bitrank.feedback.graph import ClickGraph
 from bitrank.feedback.held_out import Decision, Witness, decide, hear, lower_bound
 from bitrank.feedback.pages import Floats, Page
@@ -174,8 +175,9 @@ class ClickLearner:
             self._online.partial_fit(
                 np.concatenate([drawn.dissimilar, drawn.similar]),
                 np.column_stack([rows, rows, rows + n]),
-                queries=drawn.queries,
-                magnitudes=drawn.magnitudes,
+                queries=(
+                    drawn.queries if drawn.magnitudes is None else signs(drawn.queries, self.n_bits) * drawn.magnitudes
+                ),
             )
 
     def decide(self, active_weights: npt.ArrayLike | None = None) -> Decision:

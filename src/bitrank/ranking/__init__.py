@@ -3,32 +3,38 @@
 from typing import TYPE_CHECKING
 
 from bitrank.lazy import attach
+from bitrank.ranking.registry import RANKERS, load_ranker, ranker_class
 
 if TYPE_CHECKING:
     from bitrank.ranking.agreement import AgreementRanker
     from bitrank.ranking.online import OnlineRankingSVM
+    from bitrank.ranking.plain import AsymmetricRanker, UniformRanker
     from bitrank.ranking.query_adaptive import QueryAdaptiveRanker
     from bitrank.ranking.query_vector import QueryVectorRanker
+    from bitrank.ranking.ranker import Ranker
     from bitrank.ranking.ranking_svm import RankingSVM
     from bitrank.ranking.whrank import WhRank
 
 __all__ = [
+    "RANKERS",
     "AgreementRanker",
+    "AsymmetricRanker",
     "OnlineRankingSVM",
     "QueryAdaptiveRanker",
     "QueryVectorRanker",
+    "Ranker",
     "RankingSVM",
+    "UniformRanker",
     "WhRank",
+    "load_ranker",
+    "ranker_class",
 ]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "agreement": ("AgreementRanker",),
-        "online": ("OnlineRankingSVM",),
-        "query_adaptive": ("QueryAdaptiveRanker",),
-        "query_vector": ("QueryVectorRanker",),
-        "ranking_svm": ("RankingSVM",),
-        "whrank": ("WhRank",),
+        **{module: tuple(name for name in RANKERS if RANKERS[name] == module) for module in RANKERS.values()},
+        "ranker": ("Ranker",),
+        "registry": ("RANKERS", "load_ranker", "ranker_class"),
     },
 )

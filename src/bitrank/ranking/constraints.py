@@ -14,9 +14,9 @@ from bitrank.vocabulary import Rows
 
 
 def triplets_from_ranking(query: int, ranked: npt.ArrayLike) -> Rows:
-    """Triplets (query, worse, better) from a list of rows that a user has put in order, best first.
+    """Read triplets (query, worse, better) from a list of rows in order, best first.
 
-    Every row is put above each that stands behind it.
+    Every row ranks above all rows behind it.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def triplets_from_ranking(query: int, ranked: npt.ArrayLike) -> Rows:
 
 
 def triplets_from_grades(query: int, rows: npt.ArrayLike, grades: npt.ArrayLike) -> Rows:
-    """Triplets (query, worse, better) from graded rows: higher grades first, equal grades left unordered.
+    """Read triplets (query, worse, better) from graded rows: higher grades first, equal grades unordered.
 
     Examples
     --------
@@ -40,13 +40,13 @@ def triplets_from_grades(query: int, rows: npt.ArrayLike, grades: npt.ArrayLike)
     """
     rows, grades = _check_shown(rows, "rows"), np.asarray(grades, float)
     if grades.shape != rows.shape or not np.isfinite(grades).all():
-        raise ValueError(f"grades must be {len(rows)} finite numbers, one a row, got shape {grades.shape}")
+        raise ValueError(f"grades must be {len(rows)} finite numbers, one per row, got shape {grades.shape}")
     better, worse = np.nonzero(grades[:, None] > grades[None, :])
     return np.stack([np.full(len(better), query, np.int64), rows[worse], rows[better]], axis=1)
 
 
 def triplets_from_clicks(query: int, shown: npt.ArrayLike, clicked: npt.ArrayLike) -> Rows:
-    """Triplets (query, skipped, clicked) from one page of results: what was clicked goes above what was not.
+    """Read triplets (query, skipped, clicked) from one page of results: clicked rows rank above the others.
 
     Parameters
     ----------
@@ -71,22 +71,25 @@ def triplets_from_clicks(query: int, shown: npt.ArrayLike, clicked: npt.ArrayLik
     return triplets_from_grades(query, rows, clicks)
 
 
-def check_quadruplets(quadruplets: Any, n_items: int, n_queries: int) -> Rows:
-    """Quadruplets or triplets as int64 with every row number in range, or a ValueError that says what came instead."""
-    rows = np.asarray(quadruplets)
-    if rows.ndim != 2 or rows.shape[1] not in (3, 4) or not np.issubdtype(rows.dtype, np.integer):
+def check_constraints(rows: Any, n_items: int, n_queries: int) -> Rows:
+    """Check triplets or quadruplets: integers with every row number in range.
+
+    Examples
+    --------
+    >>> check_constraints([[0, 1, 2]], n_items=3, n_queries=1)
+    array([[0, 1, 2]])
+    """
+    array = np.asarray(rows)
+    if array.ndim != 2 or array.shape[1] not in (3, 4) or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
-            "quadruplets must be integers of shape (m, 4), or (m, 3) for triplets, "
-            f"got {rows.dtype} of shape {rows.shape}"
+            f"rows must be integers of shape (m, 4), or (m, 3) for triplets, got {array.dtype} of shape {array.shape}"
         )
-    if len(rows) == 0:
-        raise ValueError("quadruplets must hold at least one row, got none")
-    for columns, n, what in ((rows[:, :1], n_queries, "query"), (rows[:, 1:], n_items, "item")):
+    if len(array) == 0:
+        raise ValueError("rows must hold at least one constraint, got none")
+    for columns, n, what in ((array[:, :1], n_queries, "query"), (array[:, 1:], n_items, "item")):
         if columns.min() < 0 or columns.max() >= n:
-            raise ValueError(
-                f"quadruplets must name {what} rows from 0 to {n - 1}, got {columns.min()} to {columns.max()}"
-            )
-    return rows.astype(np.int64, copy=False)
+            raise ValueError(f"rows must name {what} rows from 0 to {n - 1}, got {columns.min()} to {columns.max()}")
+    return array.astype(np.int64, copy=False)
 
 
 def _check_shown(rows: Any, name: str) -> Rows:

@@ -1,7 +1,6 @@
-"""Choosing among candidate weights on held-out data, so that what is learned never ranks worse than what it replaces.
+"""The gate for labels: choose among candidates and blends on held-out data, or keep uniform weights.
 
-Every learner hands its candidates to `choose`, which blends each with uniform weights, ranks held-out queries, and
-answers with the best blend or with none; the learner then learns once more, from all rows.
+No ranker ranks worse than the plain distance as far as held-out data can tell.
 """
 
 from __future__ import annotations
@@ -12,20 +11,21 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.ranking.evidence import LabelEvidence
 from bitrank.ranking.held_out import Factor, Floats, HeldOut, Validation, mean_one, split
-from bitrank.vocabulary import Codes, Rows, Weights
+from bitrank.vocabulary import Rows
 
 Scoring = Literal["guarded", "map", "p10"]
-Learn = Callable[[Rows], Iterator[tuple[dict[str, Any], Factor]]]
+Candidates = Callable[[Rows], Iterator[tuple[dict[str, Any], Factor]]]
 BLENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 COARSE_BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)  # for learners with many candidates
-# A gain in MAP must be so many of its standard errors: the winner is the best of about a hundred. Over random labels
-# the best mostly came to 2 and rarely to 3 or more, over digits of 600 rows and more to at least 5.5.
-_SURE = 4.0
+# Standard errors that a gain in MAP must exceed, since the winner is the best of about a hundred. On random labels the
+# best reached 2 on most draws and 3 rarely; on digits of 600 rows and more it reached at least 5.5.
+_MIN_Z = 4.0
 
 
 class Choice(NamedTuple):
-    """The parameters and blend that won (None and 0.0: uniform weights), and a line for each that was tried."""
+    """The winning parameters and blend (None and 0.0: uniform weights), and one line per candidate and blend."""
 
     params: dict[str, Any] | None
     blend: float
@@ -44,9 +44,9 @@ def blend(factor: npt.NDArray[Any], amount: float) -> Floats:
 
 
 def blend_at_scale(factor: npt.NDArray[Any], amount: float, scale: float) -> Floats:
-    """The same, times a scale: for learners that go on from these weights, which a ranking need not.
+    """Blend, times a scale, for learners that continue from these weights.
 
-    Uniform weights get the power of two nearest to the scale: sums of it are exact in any order, so that equal Hamming
+    Uniform weights get the power of two nearest to the scale: its sums are exact in any order, so that equal Hamming
     distances stay equal.
 
     Examples
@@ -58,15 +58,12 @@ def blend_at_scale(factor: npt.NDArray[Any], amount: float, scale: float) -> Flo
 
 
 def choose(
-    codes: Codes,
-    y: npt.NDArray[Any],
-    learn: Learn,
+    evidence: LabelEvidence,
+    candidates: Candidates,
     *,
-    n_bits: int,
-    magnitudes: Weights | None = None,
-    on_top: bool = True,
+    scale_magnitudes: bool = True,
     blends: Sequence[float] = BLENDS,
-    in_turn: bool = False,
+    cross_validate: bool = False,
     scoring: Scoring = "guarded",
     validation: Validation = "rows",
     random: np.random.Generator,
@@ -75,41 +72,37 @@ def choose(
 
     Parameters
     ----------
-    codes : packed codes
-    y : class labels, one a code
-    learn : callable
+    evidence : LabelEvidence
+        Where queries are reals, the rival is the asymmetric distance; else it is Hamming distance.
+    candidates : callable
         Given row numbers to learn from, yields (parameters, factor) for every candidate.
-    n_bits : int
-    magnitudes : array of shape (n, n_bits), optional
-        Float queries: weights are the magnitudes times the factor, and the rival is the asymmetric distance.
-    on_top : bool
-        Whether the factor multiplies the magnitudes, or stands in their place and is blended with them.
+    scale_magnitudes : bool
+        Whether the factor multiplies the magnitudes of queries, or replaces them and is blended with them.
     blends : sequence of float
-        Shares of the factor to try, the rest being uniform weights.
-    in_turn : bool
-        Where rows are few, hold out every third of them in turn: three times the learning, better judgement.
+        Shares of the factor to try; the rest are uniform weights.
+    cross_validate : bool
+        Where rows are few, hold out each third once: three times the learning, less noise.
     scoring : {"guarded", "map", "p10"}
         "guarded" maximises MAP among those that do not lower precision at 10; "map" and "p10" maximise that figure.
     validation : {"rows", "classes"}
-        Hold out rows of every class, or whole classes: for collections whose future classes are new.
+        Hold out rows of every class, or whole classes where future classes will be new.
     random : numpy Generator
 
     Returns
     -------
     Choice
     """
-    if scoring not in get_args(Scoring):
-        raise ValueError(f"scoring must be one of {get_args(Scoring)}, got {scoring!r}")
+    _check_scoring(scoring)
     judged: dict[tuple[tuple[str, Any], ...], list[tuple[Floats, Floats]]] = {}
     rivals: list[tuple[Floats, Floats]] = []
     classes: list[npt.NDArray[Any]] = []
     sides: list[Floats] = []
-    for fold in split(y, validation, random, in_turn):
-        held_out = HeldOut(codes, y, fold, n_bits, magnitudes, on_top)
+    for fold in split(evidence.y, validation, random, cross_validate):
+        held_out = HeldOut(evidence, fold, scale_magnitudes)
         rivals.append(held_out.judge())
         classes.append(held_out.classes)
         sides.append(held_out.sides)
-        for params, factor in learn(fold.learn):
+        for params, factor in candidates(fold.learn):
             for amount, scores in held_out.judge_blends(factor, blends):
                 judged.setdefault((*params.items(), ("blend", amount)), []).append(scores)
     rival = _Scores.gather(rivals)
@@ -127,9 +120,9 @@ def choose(
 
 
 def pick(report: list[dict[str, Any]], scoring: Scoring) -> dict[str, Any] | None:
-    """The line of a report with the best figure among those that beat uniform weights by more than chance, or None.
+    """Pick the line of a report with the best figure among those that surely beat uniform weights, or None.
 
-    So a learner's `report_` also answers what another scoring would have chosen.
+    Apply it to a ranker's `report_` to see what another scoring would have chosen.
 
     Examples
     --------
@@ -138,8 +131,7 @@ def pick(report: list[dict[str, Any]], scoring: Scoring) -> dict[str, Any] | Non
     >>> pick(report, "guarded")["blend"], pick(report, "map")["blend"], pick(report, "p10")
     (0.5, 1.0, None)
     """
-    if scoring not in get_args(Scoring):
-        raise ValueError(f"scoring must be one of {get_args(Scoring)}, got {scoring!r}")
+    _check_scoring(scoring)
     uniform, *tried = report
 
     def sure_gain(line: dict[str, Any], figure: str, errors: float) -> float:
@@ -147,15 +139,15 @@ def pick(report: list[dict[str, Any]], scoring: Scoring) -> dict[str, Any] | Non
         return gain
 
     figure = "p10" if scoring == "p10" else "map"
-    # The winner is the best of many on these queries, and some of that is luck, so that not to lose on average is not
-    # enough: the best of n that are all alike comes to about so many standard errors.
+    # The winner is the best of many, and part of that is luck: the best of n equal candidates gains about this many
+    # standard errors.
     luck = np.sqrt(2 * np.log(len(tried) + 1))
     winner, best = None, 0.0
     for line in tried:
         if scoring == "guarded" and sure_gain(line, "p10", errors=luck) < 0:
             continue
         gain = sure_gain(line, figure, errors=0)
-        if gain > best and sure_gain(line, figure, errors=_SURE) > 0:
+        if gain > best and sure_gain(line, figure, errors=_MIN_Z) > 0:
             winner, best = line, gain
     return winner
 
@@ -172,30 +164,41 @@ class _Scores(NamedTuple):
         return cls(np.concatenate(ap), np.concatenate(p10))
 
     def figures(self, rival: _Scores, groups: Rows, sides: Floats) -> dict[str, float]:
-        """Means, and the standard errors of their gains over the rival's. Paired, query by query.
+        """Means, and the standard errors of their gains over the rival's, paired by query.
 
-        Queries of one class look for the same items and gain or lose together, so that for MAP a class counts as one
-        observation, where that gives the larger error. Where a class was judged on two sides, in different items, what
-        differs between them is chance; where on one, what differs between the classes has to count as such.
+        Queries of one class look for the same items and gain or lose together: for MAP each class counts as one
+        observation where that gives the larger error. Where a class was judged on two sides, in different items, only
+        the difference between the sides is chance; where on one, the difference between classes counts as chance.
         """
         means = {"map": self.ap.mean(), "p10": self.p10.mean()}
         gains = self.ap - rival.ap
         of_classes = np.bincount(groups, np.where(sides == 0, gains - gains.mean(), sides * gains))
         by_class = float(np.sqrt(of_classes @ of_classes) / len(gains))
-        errors = {"map_error": max(_error(gains), by_class), "p10_error": _error(self.p10 - rival.p10)}
+        errors = {"map_error": max(standard_error(gains), by_class), "p10_error": standard_error(self.p10 - rival.p10)}
         return {name: float(value) for name, value in {**means, **errors}.items()}
 
 
 _FIGURES = ("map", "p10", "map_error", "p10_error")
 
 
-def _error(gains: Floats) -> float:
-    """Standard error of the mean gain."""
+def _check_scoring(scoring: str) -> None:
+    if scoring not in get_args(Scoring):
+        raise ValueError(f"scoring must be one of {get_args(Scoring)}, got {scoring!r}")
+
+
+def standard_error(gains: Floats) -> float:
+    """Standard error of the mean gain: the one that all gates use.
+
+    Examples
+    --------
+    >>> standard_error(np.array([0.0, 2.0, 0.0, 2.0]))
+    0.5
+    """
     return float(gains.std() / np.sqrt(len(gains)))
 
 
 def hold_out_queries(queries: Rows, random: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Mark the rows of one query in three, so that none is on both sides."""
+    """Mark the rows of one query in three: no query is on both sides."""
     distinct = np.unique(queries)
     if len(distinct) < 2:
         raise ValueError('C="auto" needs quadruplets of at least two queries to hold one out, got one; give C')
@@ -204,11 +207,11 @@ def hold_out_queries(queries: Rows, random: np.random.Generator) -> npt.NDArray[
 
 
 def choose_by_order(
-    margins: Callable[[Floats], Floats], candidates: Iterable[tuple[dict[str, Any], Floats]], n_bits: int
+    margins: Callable[[Floats], Floats], candidates: Iterable[tuple[dict[str, Any], Factor]], n_bits: int
 ) -> Choice:
-    """Pick a candidate and blend by the share of held-out order constraints that hold; a tie holds by half.
+    """Pick a candidate and blend by the share of held-out order constraints that hold; a tie counts one half.
 
-    `margins` gives, for weights, how much farther the dissimilar item is than the similar one in every constraint.
+    `margins` maps weights to how much farther the dissimilar item of every constraint is than the similar one.
     """
 
     def order(margin: Floats) -> Floats:
@@ -219,11 +222,11 @@ def choose_by_order(
     report: list[dict[str, Any]] = [{"blend": 0.0, "order": float(rival.mean())}]
     winner, best = Choice(None, 0.0, report), 0.0
     for params, weights in candidates:
-        full = margins(mean_one(weights))
+        full = margins(mean_one(np.asarray(weights)))
         for amount in BLENDS:
             held = order((1 - amount) * uniform + amount * full)
             report.append({**params, "blend": amount, "order": float(held.mean())})
-            gain, error = float((held - rival).mean()), _error(held - rival)
-            if gain > best and gain - _SURE * error > 0:
+            gain, error = float((held - rival).mean()), standard_error(held - rival)
+            if gain > best and gain - _MIN_Z * error > 0:
                 winner, best = Choice(params, amount, report), gain
     return winner

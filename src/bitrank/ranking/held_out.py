@@ -10,30 +10,29 @@ import numpy.typing as npt
 
 from bitrank.codes import distances, distances_to_rows, signs, split_vectors
 from bitrank.metrics import average_precision, precision_at
+from bitrank.ranking.evidence import LabelEvidence
 from bitrank.vocabulary import Codes, Rows, Weights
 
 Floats = npt.NDArray[np.float64]
 Validation = Literal["rows", "classes"]
-# What multiplies the bits of a query: one vector, or a function of the rows that are the queries. A negative weight
-# says that the query's bit is better turned.
-Factor = Weights | Callable[[Rows], Weights]
-# Of more labelled rows than this a random part is used: K weights, or one blend, do not need more.
+# What multiplies the bits of a query: one vector, or a function of query row numbers. A negative weight flips the bit.
+Factor = npt.NDArray[np.floating[Any]] | Callable[[Rows], Weights]
+# Labelled rows used at most: one weight per bit, or one blend, needs no more.
 _MOST_ROWS = 50_000
-# MAP is measured on a thousand queries in a sample of the held-out items. Precision at 10 depends on how dense the
-# collection is, and varies more: it is measured on more queries, in all of the collection, among the items nearest to
-# each by uniform weights.
+# MAP is measured in a sample of the held-out items. Precision at 10 depends on the density of the collection and varies
+# more: it is measured on more queries, among the nearest items of the whole collection.
 _MAP_QUERIES = 1000
 _MOST_QUERIES = 3000
 _MOST_ITEMS = 4000
 _NEAREST = 1000
-# Of so few rows a third says little: learners that are quick hold out each third in turn.
+# Below this many rows one held-out third is too noisy; use three folds.
 _FEW_ROWS = 10_000
-# Items of a class, at least, where MAP is judged on two sides.
+# Least number of items per class where MAP is judged on two sides.
 _FEWEST_TO_HALVE = 20
 
 
 class Fold(NamedTuple):
-    """Row numbers: to learn from, to search with, a sample of unseen ones to search in, and the whole collection."""
+    """Row numbers: to learn from, to query with, a sample of unseen items to search, and the whole collection."""
 
     learn: Rows
     queries: Rows
@@ -48,27 +47,20 @@ def mean_one(values: npt.NDArray[Any]) -> Floats:
 
 
 class HeldOut:
-    """Held-out queries and how weights rank for them: MAP in a sample of unseen items, P@10 in the whole collection."""
+    """Rank for held-out queries: MAP in a sample of unseen items, P@10 in the whole collection."""
 
-    def __init__(
-        self,
-        codes: Codes,
-        y: npt.NDArray[Any],
-        fold: Fold,
-        n_bits: int,
-        magnitudes: Weights | None = None,
-        on_top: bool = True,
-    ) -> None:
-        with_similar = (y[fold.queries][:, None] == y[fold.sample]).sum(axis=1) > np.isin(fold.queries, fold.sample)
-        rows = fold.queries[with_similar]
+    def __init__(self, evidence: LabelEvidence, fold: Fold, scale_magnitudes: bool = True) -> None:
+        codes, y = evidence.codes, evidence.y
+        n_similar = (y[fold.queries][:, None] == y[fold.sample]).sum(axis=1)
+        rows = fold.queries[n_similar > np.isin(fold.queries, fold.sample)]
         if len(rows) == 0:
             raise ValueError("no held-out query has a similar item: the classes are too small to hold rows out")
         self.codes, self.y, self.rows, self.collection = codes, y, rows, fold.collection
-        self.queries, self.n_bits = codes[rows], n_bits
-        self.magnitudes = None if magnitudes is None else magnitudes[rows]
-        if self.magnitudes is not None and not on_top:  # of one size with the factor, which is not multiplied by them
+        self.queries, self.magnitudes = evidence.queries.take(rows)
+        self.n_bits = evidence.n_bits
+        if self.magnitudes is not None and not scale_magnitudes:  # the factor replaces them: bring both to one scale
             self.magnitudes = mean_one(self.magnitudes).astype(np.float32)
-        self.on_top = on_top
+        self.scale_magnitudes = scale_magnitudes
         self.halves = _halves(y, rows[:_MAP_QUERIES], fold.sample)
         self.samples = [codes[items] for _, items in self.halves]
         self.classes = np.concatenate([y[rows[half]] for half, _ in self.halves])
@@ -76,15 +68,15 @@ class HeldOut:
         self.sides = np.concatenate(
             [np.full(len(half), sign) for (half, _), sign in zip(self.halves, side, strict=True)]
         )
-        self.own = np.concatenate([rows[half][:, None] == items for half, items in self.halves])
-        self.relevant = np.concatenate([y[rows[half]][:, None] == y[items] for half, items in self.halves]) & ~self.own
-        uniform = self._weights(None)
-        self.near = self._nearest(uniform)
+        self.itself = np.concatenate([rows[half][:, None] == items for half, items in self.halves])
+        same_class = np.concatenate([y[rows[half]][:, None] == y[items] for half, items in self.halves])
+        self.relevant = same_class & ~self.itself
+        self.near = self._nearest(self.magnitudes)
         self.near_relevant = y[self.near] == y[rows][:, None]
-        self.uniform = self._to_sample(uniform), self._to_rows(self.near, uniform)
+        self.uniform = self._to_sample(self.magnitudes), self._to_rows(self.near, self.magnitudes)
 
     def _nearest(self, weights: Weights | None) -> Rows:
-        """For each query the rows of the collection nearest to it, itself left out."""
+        """Rows of the collection nearest to each query, itself excluded."""
         n_near = min(_NEAREST, len(self.collection) - 1)
         near = np.empty((len(self.rows), n_near), np.int64)
         for start in range(0, len(self.rows), 64):
@@ -94,21 +86,19 @@ class HeldOut:
             near[part] = self.collection[np.argpartition(found, n_near - 1, axis=1)[:, :n_near]]
         return near
 
-    def _weights(self, factor: Factor | None) -> Weights | None:
-        if factor is None:
-            return self.magnitudes
+    def _weights(self, factor: Factor) -> Weights:
         weights = np.broadcast_to(
             mean_one(factor(self.rows) if callable(factor) else factor), (len(self.rows), self.n_bits)
         )
-        return (weights * self.magnitudes if self.on_top and self.magnitudes is not None else weights).astype(
+        return (weights * self.magnitudes if self.scale_magnitudes and self.magnitudes is not None else weights).astype(
             np.float32
         )
 
     def _distances(self, queries: Codes, items: Codes, weights: Weights | None) -> npt.NDArray[np.float32]:
-        return distances(*self._turned(queries, items, weights)).astype(np.float32, copy=False)
+        return distances(*self._flipped(queries, items, weights)).astype(np.float32, copy=False)
 
-    def _turned(self, queries: Codes, items: Codes, weights: Weights | None) -> tuple[Codes, Codes, Weights | None]:
-        """Weights that are not negative: by them distances are the same but for a constant of the query."""
+    def _flipped(self, queries: Codes, items: Codes, weights: Weights | None) -> tuple[Codes, Codes, Weights | None]:
+        """Flip query bits where weights are negative; distances change by a constant per query."""
         if weights is not None and weights.min() < 0:
             queries, weights = split_vectors(signs(queries, self.n_bits) * weights)
         return queries, items, weights
@@ -120,8 +110,8 @@ class HeldOut:
         )
 
     def _to_rows(self, rows: Rows, weights: Weights | None) -> npt.NDArray[np.float32]:
-        """From each query to rows of its own."""
-        queries, codes, weights = self._turned(self.queries, self.codes, weights)
+        """Distances from each query to its own list of rows."""
+        queries, codes, weights = self._flipped(self.queries, self.codes, weights)
         return distances_to_rows(queries, codes, rows, weights)
 
     def judge(self) -> tuple[Floats, Floats]:
@@ -130,12 +120,12 @@ class HeldOut:
         return self._score(to_sample.copy(), to_near, self.near_relevant)
 
     def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, tuple[Floats, Floats]]]:
-        """The same for every blend with the factor: a blend of weights is a blend of distances."""
+        """Judge every blend with the factor; a blend of weights is a blend of distances."""
         weights = self._weights(factor)
         uniform, near_relevant = self.uniform, self.near_relevant
         full = self._to_sample(weights), self._to_rows(self.near, weights)
         if weights is not None and weights.min() < 0:
-            # Turned bits find items that are far by uniform weights: those nearest by the factor are looked at as well.
+            # Flipped bits find items that are far by uniform weights: add those nearest by the factor.
             more = self._nearest(weights)
             known = np.empty(more.shape, bool)
             flags = np.zeros(len(self.codes), bool)
@@ -160,8 +150,8 @@ class HeldOut:
         to_near: npt.NDArray[np.float32],
         near_relevant: npt.NDArray[np.bool_],
     ) -> tuple[Floats, Floats]:
-        to_sample[self.own] = np.inf
-        # A query without a similar item among its nearest has a precision of 0 there, not an unknown one.
+        to_sample[self.itself] = np.inf
+        # A query without a similar item among its nearest has precision 0, not an unknown one.
         p10 = np.nan_to_num(precision_at(to_near, near_relevant, 10))
         return average_precision(to_sample, self.relevant), p10
 
@@ -171,10 +161,10 @@ def _part(weights: Weights | None, part: slice | Rows) -> Weights | None:
 
 
 def _halves(y: npt.NDArray[Any], queries: Rows, items: Rows) -> list[tuple[Rows, Rows]]:
-    """Half of the queries of each class to search in half of the items of each class, and the others; or all in all.
+    """Split queries and items in two halves per class, each half judged in its own; or keep all together.
 
-    Two judgements that share nothing tell chance from what is true of a class. Where a class has few items it would
-    have none left to find, and there are so many classes that they tell it themselves.
+    Two judgements that share nothing tell chance from what is true of a class. Small classes stay whole: a half would
+    have nothing left to find, and many classes measure chance by themselves.
     """
     if np.unique(y[items], return_counts=True)[1].min() >= _FEWEST_TO_HALVE:
         by_class = np.argsort(y[queries], kind="stable"), items[np.argsort(y[items], kind="stable")]
@@ -184,7 +174,7 @@ def _halves(y: npt.NDArray[Any], queries: Rows, items: Rows) -> list[tuple[Rows,
 
 
 def some_rows(n: int, random: np.random.Generator) -> Rows:
-    """Row numbers in random order; a part of them where there are very many.
+    """Draw row numbers in random order, at most 50 000 of them.
 
     Examples
     --------
@@ -195,9 +185,9 @@ def some_rows(n: int, random: np.random.Generator) -> Rows:
 
 
 def split(
-    y: npt.NDArray[Any], validation: Validation, random: np.random.Generator, in_turn: bool = False
+    y: npt.NDArray[Any], validation: Validation, random: np.random.Generator, cross_validate: bool = False
 ) -> list[Fold]:
-    """Hold out a third of the rows, or each third in turn where they are few; or half of the classes, then the rest.
+    """Hold out a third of the rows, or each third once where they are few; or half of the classes, then the other half.
 
     Examples
     --------
@@ -211,7 +201,7 @@ def split(
     if validation == "rows":
         thirds = np.array_split(rows, 3)
         folds = [_fold(np.setdiff1d(rows, third), third, rows) for third in thirds]
-        return folds if in_turn and len(rows) <= _FEW_ROWS else folds[:1]
+        return folds if cross_validate and len(rows) <= _FEW_ROWS else folds[:1]
     classes = random.permutation(np.unique(y))
     if len(classes) < 4:
         raise ValueError(f'validation="classes" needs at least four classes, got {len(classes)}')

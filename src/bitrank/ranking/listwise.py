@@ -1,4 +1,4 @@
-"""What the learners of weights and vectors per query share: labels, a listwise loss, and Adam to descend it."""
+"""A listwise loss over labelled batches, and Adam to descend it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bitrank.progress import progress
 
 Matrix = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
-# Given queries, items and which of them are similar: the gradient of the loss by every array.
+# From queries, items and their similarity to the gradient of the loss by every array.
 Gradients = Callable[[Rows, Rows, npt.NDArray[np.bool_]], Iterable[Matrix]]
 
-_N_QUERIES, _N_ITEMS = 256, 1024  # of a step
+_N_QUERIES, _N_ITEMS = 256, 1024  # per step
 
-# The loss is a mix of two: every similar item before the dissimilar ones (serves MAP), and some similar item before
-# everything (serves the top of the list).
+# The loss mixes two terms: every similar item before the dissimilar ones (for MAP), and some similar item before all
+# others (for the top of the list).
 _EVERY, _SOME = np.float32(0.4), np.float32(0.6)
 
 
@@ -26,10 +26,10 @@ def loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
     """Gradient by the scores of the listwise loss, averaged over the queries that have a similar item in the batch.
 
     With e = exp(score) and N the sum of e over dissimilar items, the loss of a query is the mean over its similar
-    items i of log(1 + N / e_i), and −log of the similar items' share of all e, in the mix given above.
+    items i of log(1 + N / e_i), and −log of the similar items' share of all e, in the mix above.
     """
     tiny = np.float32(1e-30)
-    # Bounded below, so that similar items far behind do not vanish, and still pull. In place, as memory is the work.
+    # Bounded below, so that similar items far behind still pull. In place, since memory traffic is the cost.
     e: Matrix = scores - scores.max(axis=1, keepdims=True)
     np.maximum(e, np.float32(-60), out=e)
     np.exp(e, out=e)

@@ -1,4 +1,17 @@
-"""The ranking objective over order and tie constraints, with its gradient and a certified gap."""
+"""The ranking objective over order and tie constraints, with its gradient and a certified gap.
+
+Equations, with d_w(a, b) = wᵀ acdv(a, b) and m quadruplets (i, j, k, s):
+
+    D_r = acdv(i, j) − acdv(i, k)    order: similar k before dissimilar j           (1)
+    T_r = acdv(i, k) − acdv(i, s)    tie: two similar ones equally far              (2)
+    J(w) = ½‖w − w₀‖² + C_ξ Σ max(0, 1 − D_r w)² + C_γ Σ (T_r w)²,   w ≥ 0          (3)
+    ∇J(w) = w − w₀ − 2 C_ξ Dᵀ max(0, 1 − D w) + 2 C_γ TᵀT w                         (4)
+
+w₀ = 0 gives the paper's objective; w₀ = w(t) with a small batch gives its online form. With the slacks at w as dual
+variables, the dual point is u = max(0, w − ∇J(w)), and the duality gap has a closed form:
+
+    J(w) − J* ≤ Σ_k { ½ g_k²  if g_k ≤ w_k;  w_k g_k − ½ w_k²  otherwise },  g = ∇J(w)   (5)
+"""
 
 from __future__ import annotations
 
@@ -14,8 +27,7 @@ from bitrank.vocabulary import Codes
 
 Array = npt.NDArray[np.float64]
 Kind = Literal["order", "tie"]
-# Rows are made dense so many at a time.
-_BLOCK_ROWS = 8192
+_BLOCK_ROWS = 8192  # rows densified per block
 
 
 class Constraints:
@@ -27,7 +39,7 @@ class Constraints:
     quadruplets : int64 array of shape (m, 4), or (m, 3) without tie rows
     n_bits : int
     magnitudes : float array of shape (n_queries, n_bits), optional
-        Multiplies the bits of a query's rows: learning on top of float queries.
+        Multiply the bits of a query's rows, to learn on top of float queries.
 
     Examples
     --------
@@ -47,7 +59,7 @@ class Constraints:
         query = queries.take(quadruplets[:, 0], axis=0)
         scale: npt.NDArray[np.floating[Any]] | None = None
         if magnitudes is not None:
-            # A query's magnitudes are scaled to mean 1, so that a margin of 1 means as much for every query.
+            # Scale the magnitudes of each query to mean 1, so that a margin of 1 means the same for all queries.
             mean = magnitudes.mean(axis=1, keepdims=True)
             scale = magnitudes / np.where(mean > 0, mean, 1)
         self.n_bits = n_bits
@@ -67,7 +79,7 @@ class Constraints:
         return (self._differences[0], near) if which == "order" else (near, self._differences[2])
 
     def dense(self, which: Kind, rows: slice = slice(None)) -> Array:
-        """Rows D or T as numbers; triplets have no T."""
+        """Rows of D or T as numbers; triplets have no T."""
         if which == "tie" and not self.has_ties:
             return np.zeros((0, self.n_bits))
         plus, minus = (np.unpackbits(bits[rows], axis=1, count=self.n_bits).view(np.int8) for bits in self._pair(which))
@@ -79,7 +91,7 @@ class Constraints:
             rows = slice(start, min(start + _BLOCK_ROWS, self.n_rows))
             yield rows, self.dense(which, rows)
 
-    # Without magnitudes the rows hold only -1, 0 and 1, and the kernel works on their packed bits.
+    # Without magnitudes rows hold only -1, 0 and 1; the kernel works on their packed bits.
 
     def margins(self, weights: Array) -> Array:
         """D w: how much farther the dissimilar item is than the similar one."""
@@ -89,7 +101,7 @@ class Constraints:
 
     @cached_property
     def _even_margins(self) -> Array:
-        # The best scale and every start from it ask for them.
+        # Shared by the best scale and by every start from it.
         return self._margins(np.ones(self.n_bits))
 
     def _margins(self, weights: Array) -> Array:
@@ -100,7 +112,7 @@ class Constraints:
         return out
 
     def combine(self, values: Array) -> Array:
-        """Dᵀ v, for a value a row."""
+        """Dᵀ v, with one value per row."""
         out = np.zeros(self.n_bits)
         if self._scale is None:
             _kernel.combine(*self._pair("order"), values, out)
@@ -134,7 +146,7 @@ class Constraints:
 
 
 class Objective:
-    """Equation (3) for given constants and prior.
+    """Equation (3) for the constants and the prior.
 
     Parameters
     ----------
@@ -150,7 +162,7 @@ class Objective:
         self.tie_gram = constraints.tie_gram if c_tie > 0 else np.zeros((len(prior), len(prior)))
 
     def value(self, weights: Array, margins: Array) -> float:
-        """J(w), the margins D w being known."""
+        """J(w), given the margins D w."""
         slack = np.maximum(1.0 - margins, 0.0)
         step = weights - self.prior
         tie = self.c_tie * (weights @ (self.tie_gram @ weights))
@@ -175,7 +187,7 @@ def best_scale(constraints: Constraints, c_order: float, c_tie: float, direction
     direction = np.ones(constraints.n_bits) if direction is None else direction
     margins = constraints.margins(direction)
     tie = c_tie * float(direction @ constraints.tie_gram @ direction) if c_tie > 0 else 0.0
-    # Sums over the rows from the smallest margin on: a scale's active rows are the first of them.
+    # Rows sorted by margin: the active rows of a scale come first.
     margins = np.sort(margins)
     sums, squares = np.cumsum(margins), np.cumsum(margins * margins)
     scale = 0.0
@@ -186,5 +198,5 @@ def best_scale(constraints: Constraints, c_order: float, c_tie: float, direction
         if abs(new - scale) <= 1e-12 * max(new, 1e-12):
             break
         scale = new
-    # Similar items farther than dissimilar ones on the whole: no scale helps, any positive one ranks as Hamming does.
+    # Where similar items are farther than dissimilar ones on the whole, any positive scale ranks as Hamming does.
     return scale if scale > 0 else 1.0 / constraints.n_bits

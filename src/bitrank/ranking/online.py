@@ -1,64 +1,63 @@
-"""Online learning: `OnlineRankingSVM` moves the weights a little with every batch of quadruplets or page of clicks.
+"""`OnlineRankingSVM`: learn one weight per bit from a stream of constraints or clicks.
 
-It starts from uniform weights or from those of an offline learner, keeps two vectors and a count and nothing else, and
-its weights take effect at the next search.
+It keeps two vectors and a count between updates; its weights take effect at the next search.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from bitrank import _kernel
-from bitrank.checks import check_codes, check_labels, check_magnitudes, check_n_bits, check_weights, weights_for_queries
-from bitrank.ranking import gate, held_out
-from bitrank.ranking.constraints import check_quadruplets, triplets_from_clicks
+from bitrank.checks import check_codes, check_weights
+from bitrank.ranking import gate
+from bitrank.ranking.constraints import check_constraints, triplets_from_clicks
+from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, QueryRows, check_query_rows
+from bitrank.ranking.held_out import Factor, Validation, some_rows
 from bitrank.ranking.objective import Array, Constraints, Objective, best_scale
-from bitrank.ranking.quadruplets import WAYS, draw_ways
+from bitrank.ranking.ranker import GatedRanker, Learner, scaled
 from bitrank.ranking.ranking_svm import constants
+from bitrank.ranking.sampling import SAMPLINGS, constraints_of, draw_samplings
 from bitrank.ranking.solvers import egd, exact
-from bitrank.vocabulary import Codes, Rows, Weights
+from bitrank.vocabulary import Codes, Queries, Rows, Weights
 
 _SOLVERS = ("exact", "egd")
 _BATCH = 10  # of `fit`
 _EGD_STEPS = 3
-# Single updates are noisy: the weights in use are their mean, over all of them at first and over about so many later.
+# Single updates are noisy: the weights in use are a running mean over about this many updates.
 _MEMORY = 500
-# A batch of at most so many rows is solved in the dual, which has one variable a row; a larger one in the primal.
-# So is one for which the dual converges slowly: large C, rows that contradict each other.
+# Batches of at most this many rows are solved in the dual, which has one variable per row; larger ones, and those for
+# which the dual converges slowly (large C, contradictory rows), in the primal.
 _MOST_DUAL_ROWS = 256
 _MOST_SWEEPS = 1000
 _TOLERANCE = 1e-9
 
 
 class _State(NamedTuple):
-    """All that is kept between updates: the weights after the last one, their mean, and a count."""
+    """What is kept between updates: the last weights, their running mean, and a count."""
 
     last: Array
     mean: Array
     n_updates: int
 
 
-class OnlineRankingSVM(BaseEstimator):
-    """Learn a weight per bit from a stream: passive-aggressive updates with order and tie constraints.
+class OnlineRankingSVM(GatedRanker):
+    """Learn one weight per bit from a stream: passive-aggressive updates with order and tie constraints.
 
-    Every update solves the ranking objective for the batch at hand, with the squared distance from the weights before
-    it in place of the prior; the weights in use are the mean over the last few hundred updates.
+    Every update minimises the ranking objective of one batch, with the weights before it as the prior; the weights in
+    use are the mean over the last few hundred updates.
 
     Parameters
     ----------
     weights : array of shape (n_bits,), optional
-        Where to start, e.g. `weights_` of a `RankingSVM`; by default uniform weights.
+        The start, for example `weights_` of a `RankingSVM`; by default uniform weights.
     n_bits : int, optional
         Length of the codes; by default that of the weights, or all bits of the codes' bytes.
     C : float or (float, float), default=0.01
-        How far one update may go for its order and its tie constraints.
+        How far one update may go, for order and for tie constraints.
     solver : {"exact", "egd"}, default="exact"
         "exact" solves each batch to its minimum; "egd" takes three steps of exponentiated gradient, as in the paper.
     n_quadruplets : int, default=5000
@@ -72,8 +71,13 @@ class OnlineRankingSVM(BaseEstimator):
     Attributes
     ----------
     weights_ : float32 array of shape (n_bits,)
+        The mean over recent updates.
+    last_, mean_ : float64 arrays of shape (n_bits,)
+        The weights after the last update, and their mean.
     n_updates_ : int
     n_bits_ : int
+    blend_ : float
+        Share of the learned weights that `fit` chose; 1 where updates came from `partial_fit` alone.
     report_ : list of dict
         What `fit` tried, with its held-out figures. Empty without `fit`.
 
@@ -88,6 +92,16 @@ class OnlineRankingSVM(BaseEstimator):
     0
     """
 
+    learns_from = frozenset({"labels", "constraints"})
+    _arrays: ClassVar[dict[str, str]] = {"weights_": "b", "last_": "b", "mean_": "b"}
+    _facts = ("n_updates_",)
+    _gate: ClassVar[dict[str, Any]] = {"cross_validate": True}
+
+    weights_: Weights
+    last_: Array
+    mean_: Array
+    n_updates_: int
+
     def __init__(
         self,
         weights: Any = None,
@@ -97,7 +111,7 @@ class OnlineRankingSVM(BaseEstimator):
         solver: str = "exact",
         n_quadruplets: int = 5000,
         scoring: gate.Scoring = "guarded",
-        validation: held_out.Validation = "rows",
+        validation: Validation = "rows",
         random_state: Any = None,
     ) -> None:
         self.weights = weights
@@ -109,169 +123,68 @@ class OnlineRankingSVM(BaseEstimator):
         self.validation = validation
         self.random_state = random_state
 
-    def fit(self, codes: Codes, y: npt.ArrayLike, magnitudes: npt.ArrayLike | None = None) -> OnlineRankingSVM:
-        """Learn from class labels: stream quadruplets drawn from them, and let the gate choose how far to trust it.
-
-        Forgets what was learned before. Parameters as in `RankingSVM.fit`.
-        """
-        codes, n_bits = check_n_bits(codes, self._given_n_bits())
-        labels = check_labels(y, len(codes))
-        values = None if magnitudes is None else check_magnitudes(magnitudes, len(codes), n_bits)
-        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-
-        def stream(rows: Rows, ways: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], _State]]:
-            part, part_values = codes[rows], None if values is None else values[rows]
-            for way, drawn in draw_ways(labels[rows], self.n_quadruplets, codes=part, ways=ways, random=random):
-                state = self._start(n_bits, Constraints(part, part, drawn, n_bits, part_values))
-                for first in range(0, len(drawn), _BATCH):
-                    batch = Constraints(part, part, drawn[first : first + _BATCH], n_bits, part_values)
-                    state = self._update(state, batch)
-                yield way, state
-
-        def learn(rows: Rows) -> Iterator[tuple[dict[str, Any], Weights]]:
-            for way, state in stream(rows, WAYS):
-                yield way, state.mean.astype(np.float32)
-
-        choice = gate.choose(
-            codes,
-            labels,
-            learn,
-            n_bits=n_bits,
-            magnitudes=values,
-            in_turn=True,
-            scoring=self.scoring,
-            validation=self.validation,
-            random=random,
-        )
-        _, state = next(stream(np.sort(held_out.some_rows(len(codes), random)), [choice.params or WAYS[-1]]))
-        blended = gate.blend_at_scale(state.mean, choice.blend, float(state.mean.mean()))
-        return self._learned(_State(blended, blended, state.n_updates), choice.report)
-
-    def partial_fit(
-        self,
-        codes: Codes,
-        quadruplets: npt.ArrayLike,
-        queries: Codes | None = None,
-        magnitudes: npt.ArrayLike | None = None,
-    ) -> OnlineRankingSVM:
-        """Update with one batch of quadruplets or triplets, and nothing else: no data is kept, nothing is held out.
+    def partial_fit(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
+        """Update with one batch of constraints; nothing is held out, and no data are kept.
 
         Parameters
         ----------
-        codes : packed codes that items are rows of
-        quadruplets : int array of shape (m, 4) or (m, 3)
-            (query, dissimilar, similar, similar) or (query, dissimilar, similar).
-        queries : packed codes that queries are rows of, optional
-            By default `codes`.
-        magnitudes : array of shape (n_queries, n_bits), optional
-            Of the query rows.
+        codes : uint8 array of shape (n, ceil(n_bits / 8))
+            Packed codes of the items.
+        rows : int array of shape (m, 3) or (m, 4)
+            (query, dissimilar, similar), or (query, dissimilar, similar, similar).
+        queries : packed codes, or float array of shape (n_queries, n_bits), optional
+            The queries that the first column numbers; by default the codes.
         """
         codes = check_codes(codes)
-        queries = codes if queries is None else check_codes(queries, name="queries")
+        every_query = codes if queries is None else np.asarray(queries)
         n_bits = self._known_n_bits(codes)
-        rows = check_quadruplets(quadruplets, len(codes), len(queries))
-        # Only the rows of this batch are looked at: an update costs the same in a collection of any size.
-        query_rows, item_rows = rows[:, 0], rows[:, 1:].ravel()
-        used_queries = check_codes(queries[query_rows], n_bits, name="queries")
-        used_items = check_codes(codes[item_rows], n_bits)
-        batch = np.empty_like(rows)
-        batch[:, 0] = np.arange(len(rows))
-        batch[:, 1:] = np.arange(len(item_rows)).reshape(len(rows), -1)
-        values = None
-        if magnitudes is not None:
-            every = np.asarray(magnitudes)
-            if every.shape != (len(queries), n_bits):
-                raise ValueError(f"magnitudes must have shape {(len(queries), n_bits)}, got {every.shape}")
-            values = check_magnitudes(every[query_rows], len(rows), n_bits)
-        constraints = Constraints(used_queries, used_items, batch, n_bits, values)
-        state = self._state if hasattr(self, "_state") else self._start(n_bits, constraints)
-        return self._learned(self._update(state, constraints), getattr(self, "report_", []))
+        constraints = check_constraints(rows, len(codes), len(every_query))
+        # Check only the rows of this batch: an update costs the same in a collection of any size.
+        item_rows = constraints[:, 1:].ravel()
+        batch_queries = check_query_rows(every_query[constraints[:, 0]], n_bits)
+        items = check_codes(codes[item_rows], n_bits)
+        batch = np.empty_like(constraints)
+        batch[:, 0] = np.arange(len(constraints))
+        batch[:, 1:] = np.arange(len(item_rows)).reshape(len(constraints), -1)
+        update = Constraints(batch_queries.codes, items, batch, n_bits, batch_queries.magnitudes)
+        state = self._state() if hasattr(self, "mean_") else self._start(n_bits, update)
+        self._set(self._update(state, update))
+        return self
 
-    def learn_clicks(
-        self,
-        query_code: Codes,
-        shown_codes: Codes,
-        clicked: npt.ArrayLike,
-        magnitudes: npt.ArrayLike | None = None,
-    ) -> OnlineRankingSVM:
-        """Update with one page of results: what was clicked goes above what was shown and not clicked.
+    def learn_clicks(self, query: npt.ArrayLike, shown_codes: Codes, clicked: npt.ArrayLike) -> Self:
+        """Update with one page of results: clicked items rank above items that were shown and not clicked.
 
         Parameters
         ----------
-        query_code : packed code, shape (1, n_bytes) or (n_bytes,)
-        shown_codes : packed codes, shape (n_shown, n_bytes)
+        query : packed code of shape (n_bytes,), or reals of shape (n_bits,)
+            A matrix of one row is accepted too.
+        shown_codes : packed codes of shape (n_shown, n_bytes)
         clicked : bool array of shape (n_shown,)
             A page with no click, or nothing but clicks, says nothing about an order and changes nothing.
-        magnitudes : array of shape (n_bits,) or (1, n_bits), optional
-            Of the query.
         """
-        query = check_codes(np.atleast_2d(query_code), name="query_code")
-        if len(query) != 1:
-            raise ValueError(f"query_code must be one code, got {len(query)}")
+        queries = np.atleast_2d(np.asarray(query))
+        if len(queries) != 1:
+            raise ValueError(f"query must be one code or one vector of reals, got {len(queries)} rows")
         shown = check_codes(shown_codes, name="shown_codes")
         triplets = triplets_from_clicks(0, np.arange(len(shown)), clicked)
-        if len(triplets) == 0:
-            if not hasattr(self, "_state") and self.weights is not None:
-                self._learned(self._given_start(self._known_n_bits(shown)), [])
-            return self
-        values = None if magnitudes is None else np.atleast_2d(magnitudes)
-        return self.partial_fit(shown, triplets, queries=query, magnitudes=values)
+        if len(triplets):
+            return self.partial_fit(shown, triplets, queries=queries)
+        check_query_rows(queries, self._known_n_bits(shown), name="query")
+        if not hasattr(self, "mean_") and self.weights is not None:
+            self._set(self._given_start(self._known_n_bits(shown)))
+        return self
 
-    def weights_for(self, query_codes: Codes, magnitudes: npt.ArrayLike | None = None) -> Weights:
-        """Weights for every query, ready for a search: the learned ones, times the magnitudes where given.
+    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> Learner:
+        return _LabelStream(self, evidence, random)
 
-        Returns
-        -------
-        float32 array of shape (n_queries, n_bits)
-        """
-        check_is_fitted(self, "weights_")
-        return weights_for_queries(self.weights_, query_codes, magnitudes, self.n_bits_)
+    def _constraint_learner(self, evidence: ConstraintEvidence) -> Learner:
+        return _ConstraintStream(self, evidence)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything that was learned, as numbers and lists that JSON can hold."""
-        check_is_fitted(self, "weights_")
-        return {
-            "n_bits": self.n_bits_,
-            "n_updates": self._state.n_updates,
-            "last": self._state.last.tolist(),
-            "mean": self._state.mean.tolist(),
-            "C": list(constants(self.C).values()),
-            "solver": self.solver,
-        }
-
-    @classmethod
-    def from_dict(cls, state: dict[str, Any]) -> OnlineRankingSVM:
-        """A learner that goes on where the one that wrote the dictionary was.
-
-        Examples
-        --------
-        >>> codes = np.packbits([[1, 1], [0, 1], [1, 0]], axis=1)
-        >>> online = OnlineRankingSVM([1.0, 2.0]).partial_fit(codes, [[0, 1, 2]])
-        >>> again = OnlineRankingSVM.from_dict(online.to_dict())
-        >>> bool((again.weights_ == online.weights_).all())
-        True
-        """
-        expected = {"n_bits", "n_updates", "last", "mean", "C", "solver"}
-        if not isinstance(state, dict) or set(state) != expected:
-            raise ValueError(f"state must be a dictionary with {sorted(expected)}, got {state!r:.80}")
-        n_bits, n_updates = state["n_bits"], state["n_updates"]
-        if not (isinstance(n_bits, int) and n_bits > 0 and isinstance(n_updates, int) and n_updates >= 0):
-            raise ValueError(f"n_bits and n_updates must be whole numbers, got {n_bits!r} and {n_updates!r}")
-        try:
-            last, mean = (np.asarray(state[name], np.float64) for name in ("last", "mean"))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"last and mean must be lists of {n_bits} numbers: {error}") from None
-        for vector in (last, mean):
-            if vector.ndim != 1:
-                raise ValueError(f"last and mean must be lists of {n_bits} numbers, got shape {vector.shape}")
-            check_weights(vector, n_bits)
-        if state["solver"] not in _SOLVERS:
-            raise ValueError(f"solver must be one of {_SOLVERS}, got {state['solver']!r}")
-        online = cls(n_bits=n_bits, C=tuple(constants(state["C"]).values()), solver=state["solver"])
-        return online._learned(_State(last, mean, n_updates), [])
+    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+        return scaled(queries, self.weights_)
 
     def _start(self, n_bits: int, constraints: Constraints) -> _State:
-        """The weights given, or uniform ones at the scale that fits the first constraints best."""
+        """Start from `weights`, or from uniform ones at the scale that fits the first constraints best."""
         if self.weights is not None:
             return self._given_start(n_bits)
         weights = np.full(n_bits, best_scale(constraints, 1.0, 1.0))
@@ -302,18 +215,82 @@ class OnlineRankingSVM(BaseEstimator):
         mean = state.mean + (last - state.mean) / min(n_updates, _MEMORY)
         return _State(last, mean, n_updates)
 
-    def _learned(self, state: _State, report: list[dict[str, Any]]) -> OnlineRankingSVM:
-        self._state = state
-        self.n_bits_, self.n_updates_ = len(state.mean), state.n_updates
-        self.weights_: Weights = state.mean.astype(np.float32)
-        self.report_ = report
-        return self
+    def _stream(self, evidence: ConstraintEvidence) -> _State:
+        """Update with all constraints, one small batch after the other, from the start."""
+        state = self._start(evidence.n_bits, constraints_of(evidence))
+        for first in range(0, len(evidence.rows), _BATCH):
+            state = self._update(state, constraints_of(evidence, slice(first, first + _BATCH)))
+        return state
 
-    def _given_n_bits(self) -> int | None:
+    def _state(self) -> _State:
+        return _State(self.last_, self.mean_, self.n_updates_)
+
+    def _set(self, state: _State) -> None:
+        for name, value in _attributes(state).items():
+            setattr(self, name, value)
+        self.n_bits_ = len(state.mean)
+        self.blend_, self.report_ = getattr(self, "blend_", 1.0), getattr(self, "report_", [])
+
+    def _n_bits(self) -> int | None:
         return self.n_bits if self.weights is None or self.n_bits is not None else check_weights(self.weights).shape[-1]
 
     def _known_n_bits(self, codes: Codes) -> int:
-        if hasattr(self, "_state"):
+        if hasattr(self, "mean_"):
             return self.n_bits_
-        given = self._given_n_bits()
-        return 8 * int(codes.shape[1]) if given is None else given
+        n_bits = self._n_bits()
+        return 8 * int(codes.shape[1]) if n_bits is None else n_bits
+
+
+class _LabelStream:
+    """Quadruplets drawn from labels by several samplings, streamed in small batches."""
+
+    def __init__(self, ranker: OnlineRankingSVM, evidence: LabelEvidence, random: np.random.Generator) -> None:
+        self.ranker, self.evidence, self.random = ranker, evidence, random
+
+    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+        for sampling, state in self._streams(rows, SAMPLINGS):
+            yield sampling, state.mean.astype(np.float32)
+
+    def learn(self, choice: gate.Choice) -> dict[str, Any]:
+        everything = np.sort(some_rows(len(self.evidence.codes), self.random))
+        _, state = next(self._streams(everything, [choice.params or SAMPLINGS[-1]]))
+        return _blended(state, choice)
+
+    def _streams(self, rows: Rows, samplings: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], _State]]:
+        codes, queries, n_bits = self.evidence.codes[rows], self.evidence.queries.take(rows), self.evidence.n_bits
+        drawn_rows = draw_samplings(
+            self.evidence.y[rows], self.ranker.n_quadruplets, codes=codes, samplings=samplings, random=self.random
+        )
+        for sampling, drawn in drawn_rows:
+            yield sampling, self.ranker._stream(ConstraintEvidence(codes, drawn, queries, n_bits))
+
+
+class _ConstraintStream:
+    """Constraints as they came, streamed in small batches."""
+
+    def __init__(self, ranker: OnlineRankingSVM, evidence: ConstraintEvidence) -> None:
+        self.ranker, self.evidence = ranker, evidence
+
+    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+        yield {}, self._stream(rows).mean.astype(np.float32)
+
+    def learn(self, choice: gate.Choice) -> dict[str, Any]:
+        return _blended(self._stream(np.arange(len(self.evidence.rows))), choice)
+
+    def _stream(self, rows: Rows) -> _State:
+        return self.ranker._stream(self.evidence._replace(rows=self.evidence.rows[rows]))
+
+
+def _blended(state: _State, choice: gate.Choice) -> dict[str, Any]:
+    """The state to continue from, blended with uniform weights as the gate chose."""
+    weights = gate.blend_at_scale(state.mean, choice.blend, float(state.mean.mean()))
+    return _attributes(_State(weights, weights, state.n_updates))
+
+
+def _attributes(state: _State) -> dict[str, Any]:
+    return {
+        "last_": state.last,
+        "mean_": state.mean,
+        "n_updates_": state.n_updates,
+        "weights_": state.mean.astype(np.float32),
+    }

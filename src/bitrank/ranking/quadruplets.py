@@ -1,12 +1,8 @@
-"""Order and tie constraints as row numbers: drawn from class labels, or read from rank lists, grades and clicks.
-
-A quadruplet is (query, dissimilar, similar, similar), a triplet lacks the last; the learners turn them into
-differences of codes.
-"""
+"""Draw quadruplets (query, dissimilar, similar, similar) of row numbers from class labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,15 +14,7 @@ from bitrank.codes import distances
 from bitrank.vocabulary import Codes, Rows
 
 Strategy = Literal["uniform", "near"]
-# Ways to draw that learners try where they choose for themselves: among the nearest few hundred, among wider
-# neighbourhoods, and from the whole collection. Near ones serve the top of a list, wide ones the rest of it.
-WAYS: tuple[dict[str, Any], ...] = (
-    {"strategy": "near", "n_neighbors": 200},
-    {"strategy": "near", "n_neighbors": 0.03},
-    {"strategy": "near", "n_neighbors": 0.12},
-    {"strategy": "uniform", "n_neighbors": None},
-)
-# With "near", at most this many distinct queries have their neighbours looked up, whatever the size of the draw.
+# With "near", at most this many queries have their neighbours looked up.
 MOST_NEAR_QUERIES = 2048
 
 
@@ -43,23 +31,23 @@ def draw_quadruplets(
 ) -> Rows:
     """Draw distinct quadruplets from class labels.
 
-    The query's class is drawn with the class frequencies as probabilities, then the query in it, two other rows of
-    the class and one row of another class. Classes too small to draw from are skipped.
+    Draw the query's class by class frequency, then the query in it, two other rows of the class and one row of
+    another class. Classes too small to draw from are skipped.
 
     Parameters
     ----------
     y : array-like of shape (n,)
         Class of each item.
     n_quadruplets : int
-        Where fewer different ones exist, all of them are drawn.
+        At most as many as exist.
     query_y : array-like of shape (n_queries,), optional
-        Class of each query, where the queries are other rows than the items. By default items query each other.
+        Class of each query, where queries are not among the items. By default items query each other.
     strategy : {"uniform", "near"}
         "uniform" draws similar and dissimilar rows from the whole collection, as in the paper; "near" draws them among
-        the `n_neighbors` items nearest to the query by Hamming distance: those that a search has to put in order.
+        the `n_neighbors` items nearest to the query by Hamming distance.
     codes, query_codes : packed codes, needed for "near"
     n_neighbors : int, or float below 1, optional
-        How many items are near; a float is a share of the collection. 200 by default.
+        Number of near items; a float is a share of the collection. 200 by default.
     random_state : int, RandomState instance or None
 
     Returns
@@ -87,38 +75,11 @@ def draw_quadruplets(
     return distinct(near.draw, near.capacity(), n_quadruplets, random)
 
 
-def draw_ways(
-    y: npt.ArrayLike,
-    n_quadruplets: int,
-    *,
-    codes: Codes,
-    ways: Sequence[dict[str, Any]] = WAYS,
-    random: np.random.Generator,
-) -> Iterator[tuple[dict[str, Any], Rows]]:
-    """Draw in each of several ways; one that finds nothing to draw is left out, unless it is the last.
-
-    Examples
-    --------
-    >>> codes, y = np.zeros((8, 1), np.uint8), [0, 0, 0, 0, 1, 1, 1, 1]
-    >>> drawn = draw_ways(y, 5, codes=codes, ways=WAYS[::3], random=np.random.default_rng(0))
-    >>> [(way["strategy"], len(rows)) for way, rows in drawn]
-    [('near', 5), ('uniform', 5)]
-    """
-    for way in ways:
-        try:
-            drawn = draw_quadruplets(y, n_quadruplets, codes=codes, random_state=int(random.integers(2**31)), **way)
-        except ValueError:
-            if way is ways[-1]:
-                raise
-            continue
-        yield way, drawn
-
-
 class Classes:
-    """The paper's draw, over classes whose rows are named by their number and found only once they are drawn.
+    """The paper's draw over numbered rows, which subclasses look up in memory or elsewhere once they are drawn.
 
-    Items are numbered class by class, and in a class as they stand; queries as they stand, without those of classes
-    too small to draw from. Where the rows are, in memory or not, is for the subclasses to know.
+    Items are numbered class by class, in their order within a class; queries in their order, without those of classes
+    too small to draw from.
     """
 
     def __init__(self, count: Rows, query_count: Rows, separate: bool) -> None:
@@ -139,7 +100,7 @@ class Classes:
             )
 
     def queries_at(self, numbers: Rows) -> tuple[Rows, Rows, Rows]:
-        """Of the queries with these numbers: their rows, their classes, and their places in them as items."""
+        """Rows of the queries with these numbers, their classes, and their places in them as items."""
         raise NotImplementedError
 
     def items_at(self, numbers: Rows) -> Rows:
@@ -147,13 +108,13 @@ class Classes:
         raise NotImplementedError
 
     def capacity(self) -> float:
-        """How many different quadruplets there are."""
+        """Number of different quadruplets."""
         similar = self.count.astype(float) - (not self.separate)
         return float((self.query_count * similar * (similar - 1) * (self.n_items - self.count)).sum())
 
     def draw(self, n: int, random: np.random.Generator) -> Rows:
         """Draw n quadruplets, some of which may be equal."""
-        query, group, own = self.queries_at(random.integers(self.n_queries, size=n))
+        query, group, place = self.queries_at(random.integers(self.n_queries, size=n))
         start, count = self.start[group], self.count[group]
         dissimilar = random.integers(self.n_items - count)
         dissimilar += np.where(dissimilar >= start, count, 0)
@@ -161,12 +122,12 @@ class Classes:
             first = random.integers(count)
             second = random.integers(count - 1)
             second += second >= first
-        else:  # draw among the places that are left, then step over those that are taken
+        else:  # draw among the remaining places, then step over those that are taken
             first = random.integers(count - 1)
-            first += first >= own
+            first += first >= place
             second = random.integers(count - 2)
-            second += second >= np.minimum(own, first)
-            second += second >= np.maximum(own, first)
+            second += second >= np.minimum(place, first)
+            second += second >= np.maximum(place, first)
         items = self.items_at(np.concatenate([dissimilar, start + first, start + second]))
         return np.column_stack([query, items.reshape(3, n).T])
 
@@ -189,7 +150,7 @@ class _RowClasses(Classes):
         # place[row]: position of the row inside its class.
         self.place = np.empty(len(labels), np.int64)
         self.place[self.order] = np.arange(len(labels)) - np.repeat(self.start, self.count)
-        # The last flag answers for class -1: a class without items.
+        # The last flag is for class -1: a class without items.
         self.queries = np.flatnonzero(np.append(self.large_enough, False)[self.query_class])
 
     def queries_at(self, numbers: Rows) -> tuple[Rows, Rows, Rows]:
@@ -201,10 +162,7 @@ class _RowClasses(Classes):
 
 
 class Neighbors:
-    """Similar and dissimilar rows among each query's nearest items, and the draw over them.
-
-    Queries without two similar rows and a dissimilar one are left out.
-    """
+    """Draw among each query's nearest items; skip queries without two similar rows and a dissimilar one."""
 
     def __init__(self, query: Rows, near: Rows, same: npt.NDArray[np.bool_]) -> None:
         similar = same.sum(axis=1)
@@ -220,7 +178,7 @@ class Neighbors:
         self.near = np.take_along_axis(near[usable], order, axis=1)
 
     def capacity(self) -> float:
-        """How many different quadruplets there are."""
+        """Number of different quadruplets."""
         return _n_quadruplets(self.n_similar, self.near.shape[1])
 
     def draw(self, n: int, random: np.random.Generator) -> Rows:
@@ -243,7 +201,7 @@ def _neighbors(
     n_neighbors: float | None,
     random: np.random.Generator,
 ) -> Neighbors:
-    """The nearest items of as many queries as the draw needs."""
+    """Look up the nearest items of as many queries as the draw needs."""
     codes = check_codes(codes)
     queries = codes if query_codes is None or not classes.separate else check_codes(query_codes, name="query_codes")
     if len(codes) != len(classes.item_class) or len(queries) != len(classes.query_class):
@@ -253,7 +211,7 @@ def _neighbors(
         )
     n_near = check_n_neighbors(n_neighbors, len(codes))
     chosen = random.permutation(classes.queries)[:MOST_NEAR_QUERIES]
-    # Ten quadruplets a query are plenty; more queries are looked at where theirs are fewer.
+    # Look up one query per ten quadruplets, and more where these yield fewer.
     step = min(max(1, n_quadruplets // 10), max(1, 10_000_000 // len(codes)))
     lists, sames, n_found = [], [], 0.0
     for start in range(0, len(chosen), step):
@@ -270,7 +228,7 @@ def _neighbors(
 
 
 def check_n_neighbors(n_neighbors: float | None, n: int) -> int:
-    """How many of n items are near: 200 by default, a number, or a share of them."""
+    """Number of near items among n: 200 by default, a number, or a share."""
     if n_neighbors is None:
         n_neighbors = 200
     share = 0 < n_neighbors < 1
@@ -284,13 +242,15 @@ def _n_quadruplets(n_similar: Rows, n_near: int) -> float:
     return float((similar * (similar - 1) * (n_near - similar)).sum())
 
 
-def _nearest(queries: Codes, codes: Codes, n_neighbors: int, own: Rows | None, random: np.random.Generator) -> Rows:
-    """Rows of the nearest codes by Hamming distance, ties at the rim in random order, a query's own row left out."""
+def _nearest(
+    queries: Codes, codes: Codes, n_neighbors: int, query_rows: Rows | None, random: np.random.Generator
+) -> Rows:
+    """Rows of the nearest codes by Hamming distance, ties in random order, the query itself excluded."""
     key = distances(queries, codes).astype(np.uint32) << 16
     key |= random.integers(2**16, size=key.shape, dtype=np.uint32)
     n_candidates = len(codes)
-    if own is not None:
-        key[np.arange(len(queries)), own] = np.iinfo(np.uint32).max
+    if query_rows is not None:
+        key[np.arange(len(queries)), query_rows] = np.iinfo(np.uint32).max
         n_candidates -= 1
     if n_neighbors >= n_candidates:
         return np.argsort(key, axis=1)[:, :n_candidates].astype(np.int64)
@@ -302,7 +262,7 @@ def distinct(
 ) -> Rows:
     """Draw until there are n different rows, or all that exist."""
     n = int(min(n, capacity))
-    # The last few of nearly all that exist are found by chance only: draw many at a time.
+    # When nearly all are drawn, the last few are found by chance only: draw many at once.
     more = n if 2 * n > capacity else 16
     rows = np.empty((0, 4), np.int64)
     while len(rows) < n:
@@ -313,7 +273,7 @@ def distinct(
 
 
 def _fingerprint(rows: Rows) -> npt.NDArray[np.uint64]:
-    """One 64-bit number a row; a chance collision costs a redraw and nothing else."""
+    """One 64-bit number per row; a chance collision costs a redraw and nothing else."""
     key = np.zeros(len(rows), np.uint64)
     for column in rows.T.astype(np.uint64):
         key = (key ^ column) * np.uint64(0x9E3779B97F4A7C15)
@@ -322,10 +282,10 @@ def _fingerprint(rows: Rows) -> npt.NDArray[np.uint64]:
 
 
 def check_labels(y: Any, name: str) -> npt.NDArray[Any]:
-    """Class labels as a vector that is not empty, or a ValueError that says what came instead."""
+    """Check class labels: a vector that is not empty."""
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) == 0:
-        raise ValueError(f"{name} must hold one class label a row, got shape {labels.shape}")
+        raise ValueError(f"{name} must hold one class label per row, got shape {labels.shape}")
     if np.issubdtype(labels.dtype, np.floating) and not np.isfinite(labels).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return labels

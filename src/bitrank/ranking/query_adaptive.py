@@ -1,39 +1,35 @@
-"""Weights per query: `QueryAdaptiveRanker` learns how the bits of a query say which of its bits matter.
-
-It learns from labelled codes with a listwise loss, lets the gate choose how far to trust it, and its weights go to a
-search like any others: the codes of the collection stay as they are.
-"""
+"""`QueryAdaptiveRanker`: learn how the bits of a query say which of its bits matter, as weights per query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from bitrank.checks import check_codes, check_magnitudes, check_n_bits, weights_for_queries
 from bitrank.codes import signs
-from bitrank.ranking import gate, held_out
-from bitrank.ranking.listwise import Matrix, class_numbers, descend, loss_gradient
-from bitrank.vocabulary import Codes, Rows, Weights
+from bitrank.ranking import gate
+from bitrank.ranking.evidence import LabelEvidence, Matrix, QueryRows
+from bitrank.ranking.held_out import Factor, Validation, mean_one
+from bitrank.ranking.listwise import class_numbers, descend, loss_gradient
+from bitrank.ranking.ranker import GatedRanker, Learner, scaled
+from bitrank.vocabulary import Queries, Rows
 
 _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
-# The loss sees a query's weights scaled to this mean, divided by √n_bits as distances spread by √n_bits. It says how
-# much of the list the loss looks at: larger is nearer to the top. Of 1.1 to 4.5, tried on digits and on text, this
-# gave the best MAP at precision at 10 not below Hamming's.
+# The loss sees a query's weights scaled to this mean, divided by √n_bits since distances spread by √n_bits. Larger
+# values look nearer to the top of the list. Of 1.1 to 4.5, on digits and text, this gave the best MAP among those whose
+# precision at 10 was not below Hamming's.
 _SHARPNESS = 2.0
 
 
-class QueryAdaptiveRanker(BaseEstimator):
+class QueryAdaptiveRanker(GatedRanker):
     """Learn weights per query, w(q) = softplus(b + M s_q), s_q being the query's code as ±1.
 
     The gate blends them with uniform weights, (1 − λ)·1 + λ·w(q) with w(q) scaled to mean 1, and chooses λ on held-out
-    data; where nothing helps there, λ is 0 and the ranking is Hamming's.
+    data; where nothing helps, λ is 0 and the ranking is Hamming's. Where queries are reals, the weights multiply their
+    magnitudes.
 
     Parameters
     ----------
@@ -44,19 +40,19 @@ class QueryAdaptiveRanker(BaseEstimator):
     scoring : {"guarded", "map", "p10"}, default="guarded"
         What λ maximises: MAP among those that do not lower precision at 10, MAP alone, or precision at 10.
     validation : {"rows", "classes"}, default="rows"
-        What is held out: rows of every class, or whole classes (where future classes will be new).
+        What is held out: rows of every class, or whole classes where future classes will be new.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
     ----------
     coef_ : float32 array of shape (n_bits, n_bits)
-        M: row k says how the query's bits move the weight of bit k.
+        M: row k holds the effect of the query's bits on the weight of bit k.
     intercept_ : float32 array of shape (n_bits,)
         b.
     blend_ : float
         λ.
     report_ : list of dict
-        Every λ that was tried, with its held-out figures; the first line is uniform weights.
+        Every λ tried, with its held-out figures; the first line is uniform weights.
     n_bits_ : int
 
     Examples
@@ -66,10 +62,15 @@ class QueryAdaptiveRanker(BaseEstimator):
     >>> y = rng.integers(4, size=400)
     >>> bits = np.column_stack([y // 2, y % 2, rng.integers(2, size=(400, 6))])
     >>> ranker = QueryAdaptiveRanker(n_steps=50, random_state=0).fit(pack(bits), y)
-    >>> weights = ranker.weights_for(pack(bits[:3]))
+    >>> weights = ranker.queries_for(pack(bits[:3])).weights
     >>> weights.shape, bool(weights[:, :2].min() > weights[:, 2:].max())
     ((3, 8), True)
     """
+
+    _arrays: ClassVar[dict[str, str]] = {"coef_": "bb", "intercept_": "b"}
+
+    coef_: Matrix
+    intercept_: Matrix
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class QueryAdaptiveRanker(BaseEstimator):
         *,
         n_steps: int = 1000,
         scoring: gate.Scoring = "guarded",
-        validation: held_out.Validation = "rows",
+        validation: Validation = "rows",
         random_state: Any = None,
     ) -> None:
         self.n_bits = n_bits
@@ -86,60 +87,41 @@ class QueryAdaptiveRanker(BaseEstimator):
         self.validation = validation
         self.random_state = random_state
 
-    def fit(self, codes: Codes, y: npt.ArrayLike, magnitudes: npt.ArrayLike | None = None) -> QueryAdaptiveRanker:
-        """Learn from class labels; a progress bar is shown on a terminal.
-
-        Parameters
-        ----------
-        codes : packed codes, shape (n, ceil(n_bits / 8))
-        y : array-like of shape (n,)
-        magnitudes : array of shape (n, n_bits), optional
-            |project(X)| of the rows: learn on top of the magnitudes of float queries.
-        """
-        codes, n_bits = check_n_bits(codes, self.n_bits)
-        classes = class_numbers(y, len(codes))
+    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> Learner:
         if self.n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {self.n_steps}")
-        values = None if magnitudes is None else check_magnitudes(magnitudes, len(codes), n_bits)
-        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        bits = signs(codes, n_bits)
+        return _Learner(evidence, self.n_steps, random)
 
-        def train(rows: Rows, label: str) -> tuple[Matrix, Matrix]:
-            scale = None if values is None else held_out.mean_one(values[rows]).astype(np.float32)
-            return _train(bits[rows], classes[rows], scale, self.n_steps, random, label)
+    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+        bits = signs(queries.codes, self.n_bits_)
+        return scaled(queries, gate.blend(_softplus(bits @ self.coef_.T + self.intercept_), self.blend_))
 
-        def learn(rows: Rows) -> Iterator[tuple[dict[str, Any], held_out.Factor]]:
-            coef, intercept = train(rows, "query-adaptive weights, to choose the blend")
-            yield {}, lambda queries: _softplus(bits[queries] @ coef.T + intercept)
 
-        choice = gate.choose(
-            codes,
-            classes,
-            learn,
-            n_bits=n_bits,
-            magnitudes=values,
-            scoring=self.scoring,
-            validation=self.validation,
-            random=random,
-        )
-        coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
+class _Learner:
+    """M and b, learned from labels."""
+
+    def __init__(self, evidence: LabelEvidence, n_steps: int, random: np.random.Generator) -> None:
+        self.n_bits, self.n_steps, self.random = evidence.n_bits, n_steps, random
+        self.classes = class_numbers(evidence.y, len(evidence.codes))
+        self.item_bits = signs(evidence.codes, evidence.n_bits)
+        queries = evidence.queries
+        self.query_bits = self.item_bits if queries.codes is evidence.codes else signs(queries.codes, evidence.n_bits)
+        self.magnitudes = queries.magnitudes
+
+    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+        coef, intercept = self._train(rows, "query-adaptive weights, to choose the blend")
+        yield {}, lambda queries: _softplus(self.query_bits[queries] @ coef.T + intercept)
+
+    def learn(self, choice: gate.Choice) -> dict[str, Any]:
+        coef, intercept = np.zeros((self.n_bits, self.n_bits), np.float32), np.zeros(self.n_bits, np.float32)
         if choice.blend > 0:
-            coef, intercept = train(np.arange(len(codes)), "query-adaptive weights")
-        self.n_bits_, self.blend_, self.report_ = n_bits, choice.blend, choice.report
-        self.coef_, self.intercept_ = coef, intercept
-        return self
+            coef, intercept = self._train(np.arange(len(self.classes)), "query-adaptive weights")
+        return {"coef_": coef, "intercept_": intercept}
 
-    def weights_for(self, query_codes: Codes, magnitudes: npt.ArrayLike | None = None) -> Weights:
-        """Weights for every query, ready for a search; times the magnitudes where given.
-
-        Returns
-        -------
-        float32 array of shape (n_queries, n_bits)
-        """
-        check_is_fitted(self)
-        bits = signs(check_codes(query_codes, self.n_bits_, name="query_codes"), self.n_bits_)
-        learned = gate.blend(_softplus(bits @ self.coef_.T + self.intercept_), self.blend_)
-        return weights_for_queries(learned, query_codes, magnitudes, self.n_bits_)
+    def _train(self, rows: Rows, label: str) -> tuple[Matrix, Matrix]:
+        magnitudes = None if self.magnitudes is None else mean_one(self.magnitudes[rows]).astype(np.float32)
+        bits = self.query_bits[rows], self.item_bits[rows]
+        return _train(*bits, self.classes[rows], magnitudes, self.n_steps, self.random, label)
 
 
 def _softplus(values: Matrix) -> Matrix:
@@ -148,19 +130,25 @@ def _softplus(values: Matrix) -> Matrix:
 
 
 def _train(
-    bits: Matrix, y: Rows, magnitudes: Matrix | None, n_steps: int, random: np.random.Generator, label: str
+    every_query: Matrix,
+    every_item: Matrix,
+    y: Rows,
+    magnitudes: Matrix | None,
+    n_steps: int,
+    random: np.random.Generator,
+    label: str,
 ) -> tuple[Matrix, Matrix]:
-    """M and b."""
-    n_bits = bits.shape[1]
+    """Learn M and b from rows as ±1, with one class per row."""
+    n_bits = every_item.shape[1]
     coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
     sharpness = np.float32(_SHARPNESS / np.sqrt(n_bits))
 
     def gradients(queries: Rows, items: Rows, similar: npt.NDArray[np.bool_]) -> tuple[Matrix, Matrix]:
-        query_bits, item_bits = bits[queries], bits[items]
+        query_bits, item_bits = every_query[queries], every_item[items]
         raw = query_bits @ coef.T + intercept
         weights = _softplus(raw)
         scale = sharpness / weights.mean(axis=1, keepdims=True)
-        # A weighted Hamming distance is, but for a constant of the query, minus half this inner product.
+        # A weighted Hamming distance is minus half this inner product, plus a constant per query.
         signed = np.float32(0.5) * (query_bits if magnitudes is None else query_bits * magnitudes[queries])
         scores = (scale * weights * signed) @ item_bits.T
         by_scaled = signed * (loss_gradient(scores, similar) @ item_bits)

@@ -1,18 +1,4 @@
-"""The ranking objective with its gradient and a certified gap, and three ways to its minimum: `exact`, `pgd`, `egd`.
-
-The learners hand `Constraints` made of codes and quadruplets to a solver and get weights back. Equations, with
-d_w(a, b) = wᵀ acdv(a, b) and m quadruplets (i, j, k, s):
-
-    D_r = acdv(i, j) − acdv(i, k)    order: similar k before dissimilar j           (1)
-    T_r = acdv(i, k) − acdv(i, s)    tie: two similar ones equally far              (2)
-    J(w) = ½‖w − w₀‖² + C_ξ Σ max(0, 1 − D_r w)² + C_γ Σ (T_r w)²,   w ≥ 0          (3)
-    ∇J(w) = w − w₀ − 2 C_ξ Dᵀ max(0, 1 − D w) + 2 C_γ TᵀT w                         (4)
-
-With w₀ = 0 it is the paper's objective; with w₀ = w(t) and a small batch its online form. Taking the slacks at w as
-dual variables gives the dual point u = max(0, w − ∇J(w)), and the duality gap has a closed form:
-
-    J(w) − J* ≤ Σ_k { ½ g_k²  if g_k ≤ w_k;  w_k g_k − ½ w_k²  otherwise },  g = ∇J(w)   (5)
-"""
+"""Three ways to the minimum of the ranking objective: `exact`, `pgd` and `egd`, with one signature."""
 
 from __future__ import annotations
 

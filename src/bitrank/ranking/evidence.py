@@ -1,0 +1,99 @@
+"""What rankers learn from, checked: rows as they come as queries, class labels, and constraints."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.checks import check_codes, check_labels, check_n_bits
+from bitrank.ranking.constraints import check_constraints
+from bitrank.vocabulary import Codes, Rows, Weights
+
+Matrix = npt.NDArray[np.float32]
+
+
+class QueryRows(NamedTuple):
+    """Queries as packed codes, with magnitudes where they came as reals."""
+
+    codes: Codes
+    magnitudes: Weights | None
+
+    def take(self, rows: Rows) -> QueryRows:
+        """Some of the queries."""
+        return QueryRows(self.codes[rows], None if self.magnitudes is None else self.magnitudes[rows])
+
+
+class LabelEvidence(NamedTuple):
+    """Codes with one class per row, and the same rows as queries."""
+
+    codes: Codes
+    y: npt.NDArray[Any]
+    queries: QueryRows
+    features: Matrix | None
+    n_bits: int
+
+
+class ConstraintEvidence(NamedTuple):
+    """Triplets or quadruplets of row numbers; the first column numbers queries, the others codes."""
+
+    codes: Codes
+    rows: Rows
+    queries: QueryRows
+    n_bits: int
+
+
+def check_query_rows(queries: Any, n_bits: int, name: str = "queries") -> QueryRows:
+    """Check queries: packed codes, or reals of one column per bit, whose signs are a code.
+
+    Examples
+    --------
+    >>> check_query_rows(np.array([[0.5, -2.0, 1.0]]), n_bits=3)
+    QueryRows(codes=array([[160]], dtype=uint8), magnitudes=array([[0.5, 2. , 1. ]], dtype=float32))
+    """
+    array = np.asarray(queries)
+    if array.dtype.kind != "f":
+        return QueryRows(check_codes(array, n_bits, name=name), None)
+    if array.ndim != 2 or array.shape[1] != n_bits:
+        raise ValueError(f"{name} of reals must have shape (n_queries, {n_bits}), got {array.shape}")
+    with np.errstate(over="ignore"):
+        magnitudes = np.abs(array).astype(np.float32)
+    if not np.isfinite(magnitudes).all():
+        raise ValueError(f"{name} of reals must be finite in float32, got NaN, infinity or larger values")
+    return QueryRows(np.packbits(array > 0, axis=1), magnitudes)
+
+
+def check_features(features: Any, n: int, n_features: int | None = None) -> Matrix:
+    """Check features: finite numbers, one row per query."""
+    array = np.asarray(features, np.float32)
+    if array.ndim != 2 or len(array) != n or n_features not in (None, array.shape[1]):
+        wanted = "n_features" if n_features is None else n_features
+        raise ValueError(f"features must have shape ({n}, {wanted}), one row per query, got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError("features must be finite, got NaN or infinity")
+    return array
+
+
+def check_label_evidence(codes: Any, y: Any, queries: Any, features: Any, n_bits: int | None) -> LabelEvidence:
+    """Check labelled codes, the rows as queries (the codes by default) and their features."""
+    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
+    labels = check_labels(y, len(codes))
+    query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
+    if len(query_rows.codes) != len(codes):
+        raise ValueError(f"queries must have one row for each of the {len(codes)} codes, got {len(query_rows.codes)}")
+    matrix = None if features is None else check_features(features, len(codes))
+    return LabelEvidence(codes, labels, query_rows, matrix, n_bits)
+
+
+def check_constraint_evidence(codes: Any, rows: Any, queries: Any, n_bits: int | None) -> ConstraintEvidence:
+    """Check constraints, and the queries that their first column numbers (the codes by default)."""
+    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
+    query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
+    return ConstraintEvidence(codes, check_constraints(rows, len(codes), len(query_rows.codes)), query_rows, n_bits)
+
+
+def _width(queries: Any) -> int | None:
+    """Bits of queries that are reals: one column per bit."""
+    array = np.asarray(queries)
+    return array.shape[1] if array.dtype.kind == "f" and array.ndim == 2 else None

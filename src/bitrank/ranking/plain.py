@@ -1,0 +1,72 @@
+"""The plainest rankers: Hamming distance, and the asymmetric distance of float queries. They learn nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.ranking.evidence import Matrix, QueryRows, check_label_evidence
+from bitrank.ranking.ranker import Ranker, scaled
+from bitrank.vocabulary import Codes, Queries
+
+
+class UniformRanker(Ranker):
+    """Rank by plain Hamming distance: every bit weighs 1, whatever the query.
+
+    Parameters
+    ----------
+    n_bits : int, optional
+        Length of the codes; by default all bits of their bytes.
+
+    Examples
+    --------
+    >>> codes = np.packbits([[1, 0, 1], [0, 0, 1]], axis=1)
+    >>> UniformRanker(n_bits=3).fit(codes).queries_for(codes[:1]).weights
+    array([[1., 1., 1.]], dtype=float32)
+    """
+
+    def __init__(self, n_bits: int | None = None) -> None:
+        self.n_bits = n_bits
+
+    def fit(
+        self,
+        codes: Codes,
+        y: npt.ArrayLike | None = None,
+        *,
+        queries: npt.ArrayLike | None = None,
+        features: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Take the number of bits; labels may be left out."""
+        labels: Any = np.zeros(len(codes)) if y is None else y
+        evidence = check_label_evidence(codes, labels, queries, features, self.n_bits)
+        if features is not None:
+            self._refuse("features", "features")
+        self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 0.0, []
+        return self
+
+    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+        return scaled(QueryRows(queries.codes, None), np.ones(self.n_bits_))
+
+
+class AsymmetricRanker(UniformRanker):
+    """Rank float queries by the asymmetric distance: a bit weighs the size of the query's value before the sign.
+
+    Codes are ranked as by the inner product of the query's reals with the codes' ±1. Queries that are codes are ranked
+    by Hamming distance.
+
+    Parameters
+    ----------
+    n_bits : int, optional
+        Length of the codes; by default all bits of their bytes.
+
+    Examples
+    --------
+    >>> codes = np.packbits([[1, 0], [0, 1]], axis=1)
+    >>> AsymmetricRanker(n_bits=2).fit(codes).queries_for(np.array([[0.5, -2.0]])).weights
+    array([[0.5, 2. ]], dtype=float32)
+    """
+
+    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+        return scaled(queries, np.ones(self.n_bits_))

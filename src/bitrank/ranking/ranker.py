@@ -1,0 +1,289 @@
+"""`Ranker`, the contract of all rankers; `GatedRanker`, which chooses on held-out data and then learns from all."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NoReturn, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from bitrank.archives import Archive, check_shapes, write_archive
+from bitrank.codes import distances
+from bitrank.metrics import average_precision
+from bitrank.ranking import gate
+from bitrank.ranking.evidence import (
+    ConstraintEvidence,
+    LabelEvidence,
+    Matrix,
+    QueryRows,
+    check_constraint_evidence,
+    check_features,
+    check_label_evidence,
+    check_query_rows,
+)
+from bitrank.ranking.gate import Choice
+from bitrank.ranking.held_out import Factor, Validation
+from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, ranker_class
+from bitrank.ranking.sampling import constraints_of
+from bitrank.vocabulary import Codes, Queries, Rows
+
+_SCORED_QUERIES = 1024  # per block of `score`
+
+
+class Ranker(BaseEstimator, ABC):
+    """Turn queries into codes and weights to search with.
+
+    A ranker learns from class labels (`fit`) or constraints (`fit_constraints`), or says which it cannot learn from.
+    Queries are packed codes, or reals of one column per bit (`hasher.project(X)`): their signs are a code and their
+    sizes say how sure each bit is.
+
+    Attributes
+    ----------
+    n_bits_ : int
+        Length of the codes.
+    blend_ : float
+        Share of what was learned in the ranking, from 0 (the plain distance) to 1.
+    report_ : list of dict
+        What was tried on held-out data, with its figures; the first line is the plain distance. Empty without a gate.
+    """
+
+    learns_from: ClassVar[frozenset[str]] = frozenset({"labels"})
+    # Learned arrays that a file keeps, with a letter per side: "b" for bits. Further facts are JSON values.
+    _arrays: ClassVar[dict[str, str]] = {}
+    _facts: ClassVar[tuple[str, ...]] = ()
+
+    n_bits_: int
+    blend_: float
+    report_: list[dict[str, Any]]
+
+    def fit(
+        self,
+        codes: Codes,
+        y: npt.ArrayLike,
+        *,
+        queries: npt.ArrayLike | None = None,
+        features: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Learn from class labels.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, ceil(n_bits / 8))
+            Packed codes.
+        y : array-like of shape (n,)
+            Class of each code.
+        queries : packed codes, or float array of shape (n, n_bits), optional
+            The same rows as they will come as queries; by default the codes.
+        features : float array of shape (n, n_features), optional
+            What else is known of a query, for rankers that use it.
+        """
+        evidence = check_label_evidence(codes, y, queries, features, self._n_bits())
+        if "labels" not in self.learns_from:
+            self._refuse("class labels", "labels")
+        if features is not None and "features" not in self.learns_from:
+            self._refuse("features", "features")
+        self._fit_labels(evidence)
+        return self
+
+    def fit_constraints(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
+        """Learn from triplets or quadruplets of row numbers.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, ceil(n_bits / 8))
+            Packed codes of the items.
+        rows : int array of shape (m, 3) or (m, 4)
+            (query, dissimilar, similar), or (query, dissimilar, similar, similar).
+        queries : packed codes, or float array of shape (n_queries, n_bits), optional
+            The queries that the first column numbers; by default the codes.
+        """
+        evidence = check_constraint_evidence(codes, rows, queries, self._n_bits())
+        if "constraints" not in self.learns_from:
+            self._refuse("constraints", "constraints")
+        self._fit_constraints(evidence)
+        return self
+
+    def queries_for(self, queries: npt.ArrayLike, *, features: npt.ArrayLike | None = None) -> Queries:
+        """Codes and weights to search with: `index.search(ranker.queries_for(queries), k=10)`.
+
+        Parameters
+        ----------
+        queries : packed codes, or float array of shape (n_queries, n_bits)
+        features : float array of shape (n_queries, n_features), optional
+            Features of the kind that was learned from.
+
+        Returns
+        -------
+        Queries
+            A named tuple of packed codes and float32 weights of shape (n_queries, n_bits).
+        """
+        check_is_fitted(self, "n_bits_")
+        rows = check_query_rows(queries, self.n_bits_)
+        n_features = getattr(self, "n_features_", 0)
+        if features is None and n_features == 0:
+            return self._queries_for(rows, None)
+        if n_features == 0:
+            raise ValueError(f"features must be None for a {type(self).__name__} that learned without them, got some")
+        if features is None:
+            raise ValueError(f"features must have shape ({len(rows.codes)}, {n_features}), as learned from, got none")
+        return self._queries_for(rows, check_features(features, len(rows.codes), n_features))
+
+    def score(
+        self,
+        codes: Codes,
+        y: npt.ArrayLike,
+        *,
+        queries: npt.ArrayLike | None = None,
+        features: npt.ArrayLike | None = None,
+    ) -> float:
+        """Mean average precision of every row's search among the other rows, in expectation over ties."""
+        check_is_fitted(self, "n_bits_")
+        evidence = check_label_evidence(codes, y, queries, features, self.n_bits_)
+        weighted = self.queries_for(codes if queries is None else queries, features=features)
+        precisions = []
+        for start in range(0, len(evidence.codes), _SCORED_QUERIES):
+            part = slice(start, min(start + _SCORED_QUERIES, len(evidence.codes)))
+            to_items = distances(weighted.codes[part], evidence.codes, weighted.weights[part])
+            relevant = evidence.y[part, None] == evidence.y
+            itself = np.arange(part.stop - start), np.arange(start, part.stop)
+            to_items[itself], relevant[itself] = np.inf, False
+            precisions.append(average_precision(to_items, relevant))
+        return float(np.nanmean(np.concatenate(precisions)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted ranker to a file, whole or not at all, for `bitrank.load_ranker` to read.
+
+        A `random_state` that is not an int is stored as None.
+        """
+        check_is_fitted(self, "n_bits_")
+        facts = {name: getattr(self, name) for name in ("n_bits_", "blend_", "report_", *self._facts)}
+        arrays = {name: np.asarray(getattr(self, name)) for name in self._arrays}
+        archive = Archive(type(self).__name__, self.get_params(deep=False), facts, arrays)
+        write_archive(path, FORMAT, VERSION, archive)
+
+    @classmethod
+    def _from_archive(cls, archive: Archive) -> Self:
+        """Rebuild a fitted ranker, or raise a ValueError that says what is wrong with the archive."""
+        if archive.params.keys() != cls().get_params(deep=False).keys():
+            raise ValueError(f"expected the parameters of {cls.__name__}, got {sorted(archive.params)}")
+        facts, names = archive.facts, {"n_bits_", "blend_", "report_", *cls._facts}
+        if facts.keys() != names:
+            raise ValueError(f"expected the facts {sorted(names)}, got {sorted(facts)}")
+        n_bits, share = facts["n_bits_"], facts["blend_"]
+        if not isinstance(n_bits, int) or n_bits < 1:
+            raise ValueError(f"expected n_bits_ of at least 1, got {n_bits!r}")
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ValueError(f"expected blend_ from 0 to 1, got {share!r}")
+        if archive.arrays.keys() != cls._arrays.keys():
+            raise ValueError(f"expected the arrays {sorted(cls._arrays)}, got {sorted(archive.arrays)}")
+        check_shapes(archive.arrays, cls._arrays, {"b": n_bits})
+        if (archive.arrays.get("weights_", np.zeros(1)) < 0).any():
+            raise ValueError("expected weights_ that are not negative, got others")
+        ranker = cls(**archive.params)
+        for name, value in (*facts.items(), *archive.arrays.items()):
+            setattr(ranker, name, value)
+        ranker._loaded()
+        return ranker
+
+    def _loaded(self) -> None:
+        """Derive what is not in the file from what is."""
+
+    def _n_bits(self) -> int | None:
+        """Bits of a code as the parameters say, or None."""
+        n_bits: int | None = getattr(self, "n_bits", None)
+        return n_bits
+
+    def _refuse(self, evidence: str, kind: str) -> NoReturn:
+        able = [name for name in RANKERS if kind in ranker_class(name).learns_from]
+        raise ValueError(f"{type(self).__name__} cannot learn from {evidence}; {', '.join(able)} can")
+
+    def _fit_labels(self, evidence: LabelEvidence) -> None:
+        """Learn from class labels."""
+        raise NotImplementedError
+
+    def _fit_constraints(self, evidence: ConstraintEvidence) -> None:
+        """Learn from constraints."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+        """Answer for checked queries."""
+
+
+def scaled(queries: QueryRows, weights: npt.NDArray[Any]) -> Queries:
+    """Weights per bit or per query as `Queries`, times the magnitudes of queries that are reals."""
+    rows = weights if queries.magnitudes is None else weights * queries.magnitudes
+    shape = (len(queries.codes), weights.shape[-1])
+    return Queries(queries.codes, np.broadcast_to(rows, shape).astype(np.float32))
+
+
+class Learner(Protocol):
+    """How a ranker learns from one body of evidence: candidates from a part of it, the winner from all of it."""
+
+    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+        """Learn every candidate from some rows: its parameters, and the factor that it gives to a query's bits."""
+        ...
+
+    def learn(self, choice: Choice) -> dict[str, Any]:
+        """Learn the chosen candidate from all rows, and return the learned attributes by name."""
+        ...
+
+
+class GatedRanker(Ranker):
+    """A ranker whose candidates compete on held-out data before the winner learns from all data.
+
+    A subclass names its learners in `_label_learner` and, where it can, `_constraint_learner`.
+    """
+
+    _gate: ClassVar[dict[str, Any]] = {}  # options of `gate.choose`
+
+    scoring: gate.Scoring
+    validation: Validation
+    random_state: Any
+
+    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> Learner:
+        raise NotImplementedError
+
+    def _constraint_learner(self, evidence: ConstraintEvidence) -> Learner:
+        raise NotImplementedError
+
+    def _fixed_choice(self) -> dict[str, Any] | None:
+        """Parameters that leave nothing to choose on held-out data, or None."""
+        return None
+
+    def _fit_labels(self, evidence: LabelEvidence) -> None:
+        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        learner = self._label_learner(evidence, random)
+
+        def choose() -> Choice:
+            options = {"scoring": self.scoring, "validation": self.validation, **self._gate}
+            return gate.choose(evidence, learner.candidates, random=random, **options)
+
+        self._choose_then_learn(learner, choose, evidence.n_bits)
+
+    def _fit_constraints(self, evidence: ConstraintEvidence) -> None:
+        learner = self._constraint_learner(evidence)
+
+        def choose() -> Choice:
+            random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+            held_out = gate.hold_out_queries(evidence.rows[:, 0], random)
+            judge = constraints_of(evidence, np.flatnonzero(held_out))
+            candidates = learner.candidates(np.flatnonzero(~held_out))
+            return gate.choose_by_order(judge.margins, candidates, evidence.n_bits)
+
+        self._choose_then_learn(learner, choose, evidence.n_bits)
+
+    def _choose_then_learn(self, learner: Learner, choose: Callable[[], Choice], n_bits: int) -> None:
+        """Choose on held-out data, then learn again from all; set attributes only after both succeeded."""
+        fixed = self._fixed_choice()
+        choice = choose() if fixed is None else Choice(fixed, 1.0, [])
+        learned = learner.learn(choice)
+        learned |= {"n_bits_": n_bits, "blend_": choice.blend, "report_": choice.report}
+        for name, value in learned.items():
+            setattr(self, name, value)

@@ -1,0 +1,64 @@
+"""The registry of rankers, and the reader of their files."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from bitrank.archives import read_archive
+
+if TYPE_CHECKING:
+    from bitrank.ranking.ranker import Ranker
+
+FORMAT = "bitrank ranker"
+VERSION = 1
+
+# Every ranker and its module. A new one is a file and a line here; the contract tests run over all of them.
+RANKERS = {
+    "AgreementRanker": "agreement",
+    "AsymmetricRanker": "plain",
+    "OnlineRankingSVM": "online",
+    "QueryAdaptiveRanker": "query_adaptive",
+    "QueryVectorRanker": "query_vector",
+    "RankingSVM": "ranking_svm",
+    "UniformRanker": "plain",
+    "WhRank": "whrank",
+}
+
+
+def ranker_class(name: str) -> type[Ranker]:
+    """The class of a ranker by its name in `RANKERS`.
+
+    Examples
+    --------
+    >>> ranker_class("WhRank").__name__
+    'WhRank'
+    """
+    if name not in RANKERS:
+        raise ValueError(f"a ranker must be one of {', '.join(RANKERS)}, got {name!r}")
+    found: type[Ranker] = getattr(import_module(f"bitrank.ranking.{RANKERS[name]}"), name)
+    return found
+
+
+def load_ranker(path: str | os.PathLike[str]) -> Ranker:
+    """Read a ranker that `Ranker.save` wrote; nothing is unpickled.
+
+    Raises
+    ------
+    ValueError
+        When the file is damaged, of another kind, or of a format version that this bitrank does not read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bitrank.ranking import UniformRanker
+    >>> UniformRanker().fit(np.zeros((2, 8), np.uint8)).save("plain.ranker")
+    >>> load_ranker("plain.ranker").n_bits_
+    64
+    """
+    archive = read_archive(path, FORMAT, VERSION)
+    try:
+        return ranker_class(archive.name)._from_archive(archive)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} must be a file written by save: {error}") from error
