@@ -153,7 +153,7 @@ def learned_weights(codes: np.ndarray, n_bits: int) -> np.ndarray:
         best = max((line for line in report[1:] if line["p10"] >= report[0]["p10"]), key=lambda line: line["map"])
         sampling = {"strategy": best["strategy"], "n_neighbors": best["n_neighbors"], "codes": codes[rows]}
         drawn = draw_quadruplets(rows // PATCHES, 20_000, random_state=0, **sampling)
-        ranker = RankingSVM(n_bits, C=(best["C_order"], best["C_tie"])).fit_quadruplets(codes[rows], drawn)
+        ranker = RankingSVM(n_bits, C=(best["C_order"], best["C_tie"])).fit_constraints(codes[rows], drawn)
         write_array(file, blend(ranker.weights_, best["blend"]).astype(np.float32))
     return np.load(file, allow_pickle=False)
 

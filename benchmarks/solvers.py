@@ -118,14 +118,14 @@ def against_lbfgs(report: Report, codes: np.ndarray, quadruplets: np.ndarray, c:
 def peak_memory(folder: str, C: Any) -> tuple[float, float]:
     """Return the peak memory of learning in MB, without and with its input; call it in a new process."""
     tiny = np.random.default_rng(0).integers(256, size=(100, 16), dtype=np.uint8)
-    RankingSVM(C=C).fit_quadruplets(tiny, np.arange(100).reshape(25, 4))  # loads modules
+    RankingSVM(C=C).fit_constraints(tiny, np.arange(100).reshape(25, 4))  # loads modules
     high_water()
     empty = high_water()
     with np.load(f"{folder}/input.npz") as stored:
         codes, quadruplets = stored["codes"], stored["quadruplets"]
     high_water()
     loaded = high_water()
-    RankingSVM(C=C).fit_quadruplets(codes, quadruplets)
+    RankingSVM(C=C).fit_constraints(codes, quadruplets)
     peak = high_water()
     return peak - loaded, peak - empty
 

@@ -101,8 +101,8 @@ def quadruplets(group: Group, wanted: list[str], data: Data) -> Records:
             continue
         start = time.perf_counter()
         learner = RankingSVM(n_quadruplets=n)
-        weights = rankings.paper("exact", n) if name == "paper-exact" else rankings.learn(learner).weights_
-        figures = judge(coded.test_codes, coded.test_y, coded.queries, weights)
+        ranker = rankings.paper("exact", n) if name == "paper-exact" else rankings.learn(learner)
+        figures = judge(coded.test_codes, coded.test_y, coded.queries, ranker.weights_)
         yield cell, _record(figures, start, {**sizes(coded), "n_quadruplets": n})
 
 
@@ -240,7 +240,7 @@ def timing(group: Group, wanted: list[str], data: Data) -> Records:
     rows = split("full", data.y, group.seed)
     queries = draw_queries(data.y[rows.test], np.random.default_rng(group.seed), most=len(data.y))
     coded = encode(group, data, Split(rows.train, rows.test, queries))
-    weights = Rankings(coded, group.dataset, group.seed).weights(wanted[0])
+    _, weights = Rankings(coded, group.dataset, group.seed).queries(wanted[0])
     relevant = coded.test_y[coded.queries][:, None] == coded.test_y
     start = time.perf_counter()
     figures = evaluate(distances(coded.test_codes[coded.queries], coded.test_codes, weights), relevant)

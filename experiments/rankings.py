@@ -11,11 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from bitrank import AgreementRanker, OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM, WhRank
+from bitrank import (
+    AgreementRanker,
+    AsymmetricRanker,
+    OnlineRankingSVM,
+    QueryAdaptiveRanker,
+    QueryVectorRanker,
+    Ranker,
+    RankingSVM,
+    UniformRanker,
+    WhRank,
+)
 from bitrank.ranking import gate
+from bitrank.ranking.held_out import Validation
 from bitrank.ranking.quadruplets import draw_quadruplets
-from bitrank.ranking.whrank import asymmetric_weights
-from bitrank.vocabulary import Codes
+from bitrank.vocabulary import Queries
 from experiments.data import Coded
 
 # Quadruplets that the paper drew; as many as for MNIST where it says nothing.
@@ -43,68 +53,61 @@ class Rankings:
         self.query_codes = coded.test_codes[coded.queries]
         self.query_values = coded.test_values[coded.queries]
 
-    def queries(self, name: str) -> tuple[Codes, Any]:
-        """Codes to search for and their weights: one vector, one a query, or None for plain Hamming."""
-        if name.startswith("QueryVector"):
-            learner = QueryVectorRanker(validation="classes" if name.endswith("-classes") else "rows")
-            self.learn(learner, self.coded.features, np.abs(self.coded.values))
-            return learner.queries_for(self.query_codes, self.coded.query_features, np.abs(self.query_values))
-        return self.query_codes, self.weights(name)
-
-    def weights(self, name: str) -> Any:
-        """The weights of a ranking that leaves the queries' codes as they are."""
-        if name == "Hamming":
-            return None
-        if name == "asymmetric":
-            return asymmetric_weights(self.query_values)
-        if name == "WhRank":
-            return self.whrank.weights_
-        if name == "WhRank-adaptive":
-            return self.whrank.weights_for(self.query_codes, magnitudes=np.abs(self.query_values))
-        if name == "Agreement":
-            ranker = AgreementRanker(random_state=self.seed).fit(self.coded.values, self.coded.y)
-            return ranker.weights_for(self.query_codes, magnitudes=np.abs(self.query_values))
-        if name.startswith("paper-"):
-            return self.paper(name.removeprefix("paper-").lower(), self.n_paper)
-        if name == "RankingSVM":
-            return self.ranking_svm.weights_
-        if name == "RankingSVM-map":
-            return self.ranking_svm_map()
-        if name == "RankingSVM-classes":
-            return self.learn(RankingSVM(validation="classes")).weights_
-        if name == "Online":
-            return self.learn(OnlineRankingSVM(C=ONLINE_C)).weights_
-        if name == "QueryAdaptive":
-            return self.with_blend("guarded").weights_for(self.query_codes)
-        if name == "QueryAdaptive-map":
-            return self.query_adaptive.weights_for(self.query_codes)
-        if name == "QueryAdaptive-classes":
-            return self.learn(QueryAdaptiveRanker(validation="classes")).weights_for(self.query_codes)
-        if name == "RankingSVM-float":
-            return self.on_magnitudes(RankingSVM())
-        if name == "QueryAdaptive-float":
-            return self.on_magnitudes(QueryAdaptiveRanker())
+    def queries(self, name: str) -> Queries:
+        """Codes and weights of a ranking for the queries of the split."""
+        validation: Validation = "classes" if name.endswith("-classes") else "rows"
+        codes, values = self.query_codes, self.query_values
+        match name.removesuffix("-classes"):
+            case "Hamming":
+                return self.learn(UniformRanker()).queries_for(codes)
+            case "asymmetric":
+                return self.learn(AsymmetricRanker()).queries_for(values)
+            case "WhRank":
+                return self.whrank.queries_for(codes)
+            case "WhRank-adaptive":
+                return self.whrank.queries_for(values)
+            case "Agreement":
+                return self.learn(AgreementRanker(), queries=self.coded.values).queries_for(values)
+            case "paper-EGD" | "paper-PGD" | "paper-exact":
+                return self.paper(name.removeprefix("paper-").lower(), self.n_paper).queries_for(codes)
+            case "RankingSVM" if validation == "rows":
+                return self.ranking_svm.queries_for(codes)
+            case "RankingSVM":
+                return self.learn(RankingSVM(validation=validation)).queries_for(codes)
+            case "RankingSVM-map":
+                return self.ranking_svm_map().queries_for(codes)
+            case "RankingSVM-float":
+                return self.learn(RankingSVM(), queries=self.coded.values).queries_for(values)
+            case "Online":
+                return self.learn(OnlineRankingSVM(C=ONLINE_C)).queries_for(codes)
+            case "QueryAdaptive" if validation == "rows":
+                return self.with_blend("guarded").queries_for(codes)
+            case "QueryAdaptive":
+                return self.learn(QueryAdaptiveRanker(validation=validation)).queries_for(codes)
+            case "QueryAdaptive-map":
+                return self.query_adaptive.queries_for(codes)
+            case "QueryAdaptive-float":
+                return self.learn(QueryAdaptiveRanker(), queries=self.coded.values).queries_for(values)
+            case "QueryVector":
+                learner = QueryVectorRanker(validation=validation)
+                self.learn(learner, queries=self.coded.values, features=self.coded.features)
+                return learner.queries_for(values, features=self.coded.query_features)
         raise ValueError(f"no ranking is called {name!r}")
 
-    def learn(self, learner: Any, *more: Any) -> Any:
-        """Fit a learner of bitrank, otherwise as it comes, to codes, labels, and magnitudes or vectors."""
-        learner.set_params(n_bits=self.coded.n_bits, random_state=self.seed)
-        return learner.fit(self.coded.codes, self.coded.y, *more)
+    def learn(self, learner: Ranker, **evidence: Any) -> Any:
+        """Fit a ranker with default settings to the codes and labels of the training rows."""
+        settings = {"n_bits": self.coded.n_bits, "random_state": self.seed}
+        learner.set_params(**{name: value for name, value in settings.items() if name in learner.get_params()})
+        return learner.fit(self.coded.codes, self.coded.y, **evidence)
 
-    def on_magnitudes(self, learner: Any) -> Any:
-        """Weights for float queries, from a learner that has seen the magnitudes of the rows."""
-        learner = self.learn(learner, np.abs(self.coded.values))
-        return learner.weights_for(self.query_codes, magnitudes=np.abs(self.query_values))
-
-    def paper(self, solver: str, n_quadruplets: int) -> Any:
+    def paper(self, solver: str, n_quadruplets: int) -> RankingSVM:
         """The paper's objective, constants and draw."""
-        learner = RankingSVM(C=100, prior="zero", n_quadruplets=n_quadruplets, solver=solver)
-        return self.learn(learner).weights_
+        return self.learn(RankingSVM(C=100, prior="zero", n_quadruplets=n_quadruplets, solver=solver))
 
     @cached_property
     def whrank(self) -> WhRank:
         """WhRank, from the values before the sign."""
-        return WhRank(random_state=self.seed).fit(self.coded.values, self.coded.y)
+        return self.learn(WhRank(), queries=self.coded.values)
 
     @cached_property
     def ranking_svm(self) -> RankingSVM:
@@ -123,11 +126,11 @@ class Rankings:
         ranker.blend_ = 0.0 if line is None else line["blend"]
         return ranker
 
-    def ranking_svm_map(self) -> Any:
-        """What scoring="map" chooses, from the report of the default fit, and learned from a fresh draw of all rows."""
+    def ranking_svm_map(self) -> Ranker:
+        """What scoring="map" chooses, from the report of the default fit, learned from a fresh draw of all rows."""
         line = gate.pick(self.ranking_svm.report_, "map")
         if line is None:
-            return np.ones(self.coded.n_bits, np.float32)
+            return self.learn(UniformRanker())
         drawn = draw_quadruplets(
             self.coded.y,
             self.ranking_svm.n_quadruplets,
@@ -136,5 +139,7 @@ class Rankings:
             codes=self.coded.codes,
             random_state=self.seed,
         )
-        learner = RankingSVM(self.coded.n_bits, C=(line["C_order"], line["C_tie"]))
-        return gate.blend(learner.fit_quadruplets(self.coded.codes, drawn).weights_, line["blend"])
+        ranker = RankingSVM(self.coded.n_bits, C=(line["C_order"], line["C_tie"]))
+        ranker.fit_constraints(self.coded.codes, drawn)
+        ranker.weights_ = gate.blend(ranker.weights_, line["blend"]).astype(np.float32)
+        return ranker

@@ -32,11 +32,11 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.fixture(scope="session")
 def itq_digits():
-    """1200 digits to learn from and 800 others to rank, as ITQ codes of 32 bits with their magnitudes."""
+    """1200 digits to learn from and 800 others to rank, as ITQ codes of 32 bits with the values before the sign."""
     images, labels = digits()
     X = images[:2000].reshape(2000, -1).astype(np.float32)
     hasher = ITQ(n_bits=32, random_state=0).fit(X[:1200])
-    codes, magnitudes = hasher.transform(X), np.abs(hasher.project(X)).astype(np.float32)
+    codes, values = hasher.transform(X), hasher.project(X)
     learn, test = slice(0, 1200), slice(1200, 2000)
 
     def figures(weights=None, query_codes=None):
@@ -51,9 +51,9 @@ def itq_digits():
     return SimpleNamespace(
         codes=codes[learn],
         y=labels[learn],
-        magnitudes=magnitudes[learn],
+        values=values[learn],
         queries=codes[test],
         query_y=labels[test],
-        query_magnitudes=magnitudes[test],
+        query_values=values[test],
         figures=figures,
     )

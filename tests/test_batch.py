@@ -312,7 +312,7 @@ def test_the_whole_path_on_a_cluster(client, tmp_path):
     quadruplets = batch.draw_quadruplets(labels_there, 500, random_state=0)
     np.testing.assert_array_equal(quadruplets, draw_quadruplets(y, 500, random_state=0))
     rows, numbers = np.unique(quadruplets, return_inverse=True)
-    ranker = RankingSVM(random_state=0, C=1.0).fit_quadruplets(
+    ranker = RankingSVM(random_state=0, C=1.0).fit_constraints(
         codes_there[rows].compute(), numbers.reshape(quadruplets.shape)
     )
     asked, query_y = hasher.transform(queries), labels[3000:3040]

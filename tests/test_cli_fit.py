@@ -33,7 +33,7 @@ def test_fit_from_labels_is_the_learner(files, capsys):
     facts = printed_json(capsys)
     assert facts["uniform"] == pytest.approx({name: learner.report_[0][name] for name in ("map", "p10")})
     assert facts["learned"]["map"] > facts["uniform"]["map"]
-    assert facts["blend"] == learner.params_["blend"]
+    assert facts["blend"] == learner.blend_
 
 
 def test_fit_from_triplets_of_other_queries(files, capsys):
@@ -41,7 +41,7 @@ def test_fit_from_triplets_of_other_queries(files, capsys):
     np.savetxt("triplets.csv", triplets, fmt="%d", delimiter=",")
     arguments = ["--codes", "codes.npy", "--triplets", "triplets.csv", "--queries", "queries.npy"]
     assert main(["fit", *arguments, "--output", "w.json", "--json"]) == 0
-    learner = RankingSVM(random_state=0).fit_quadruplets(files.codes, triplets, files.queries)
+    learner = RankingSVM(random_state=0).fit_constraints(files.codes, triplets, queries=files.queries)
     np.testing.assert_array_equal(np.float32(json.loads(Path("w.json").read_text())), learner.weights_)
     assert printed_json(capsys)["uniform"]["order"] == pytest.approx(learner.report_[0]["order"])
 

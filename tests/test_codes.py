@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from bitrank import OnlineRankingSVM, QueryAdaptiveRanker, RankingSVM, WhRank
-from bitrank.checks import check_codes, check_labels, check_magnitudes, check_n_bits, check_weights, weights_for_queries
+from bitrank.checks import check_codes, check_labels, check_n_bits, check_weights
 from bitrank.codes import (
     acdv,
     byte_tables,
@@ -275,82 +274,3 @@ def test_check_weights():
         check_weights([1, 2, 3], 4)
     with pytest.raises(ValueError, match="must hold 4 values, one a bit, got 3"):
         check_weights(np.ones((4, 3)), 4)
-
-
-def test_check_magnitudes():
-    assert check_magnitudes(np.ones((2, 5)), 2, 5).dtype == np.float32
-    for shape in ((2, 4), (3, 5), (5,), (1, 2, 5)):
-        with pytest.raises(ValueError, match=r"magnitudes must have shape \(2, 5\), one row a query, got"):
-            check_magnitudes(np.ones(shape), 2, 5)
-    for bad in (-1.0, np.nan, np.inf, 1e39):
-        with pytest.raises(ValueError, match="magnitudes must be finite and not negative"):
-            check_magnitudes(np.full((2, 5), bad), 2, 5)
-
-
-def test_weights_for_queries():
-    codes, magnitudes = random_codes(4, 11), np.random.default_rng(1).random((4, 11))
-    weights = np.random.default_rng(2).random((4, 11))
-    for learned in (weights, weights[0]):
-        plain = weights_for_queries(learned, codes, None, 11)
-        np.testing.assert_allclose(plain, np.broadcast_to(learned, (4, 11)), rtol=1e-6)
-        assert plain.dtype == np.float32
-        assert plain.flags.writeable
-        np.testing.assert_allclose(weights_for_queries(learned, codes, magnitudes, 11), learned * magnitudes, rtol=1e-6)
-    assert weights_for_queries(weights[0], codes[:0], magnitudes[:0], 11).shape == (0, 11)
-
-
-# What every ranker answers --------------------------------------------------------------------------------------------
-
-
-def rankers():
-    """Every ranker, fitted to 13 bits of noisy classes with few steps; and the values that the bits are signs of."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(4, size=200)
-    values = rng.normal(size=(4, 13))[y] + 0.7 * rng.normal(size=(200, 13))
-    codes = pack(values > 0)
-    return values, [
-        RankingSVM(13, n_quadruplets=500, random_state=0).fit(codes, y),
-        RankingSVM(13, C=1.0, prior="zero", n_quadruplets=500, random_state=0).fit(codes, y),
-        OnlineRankingSVM(n_bits=13, n_quadruplets=500, random_state=0).fit(codes, y),
-        OnlineRankingSVM(n_bits=13).partial_fit(codes, [[0, 1, 2, 3]]),
-        QueryAdaptiveRanker(13, n_steps=20, random_state=0).fit(codes, y),
-        WhRank(random_state=0).fit(values, y),
-    ]
-
-
-VALUES, RANKERS = rankers()
-
-
-@pytest.mark.parametrize("ranker", RANKERS, ids=[f"{i}-{type(ranker).__name__}" for i, ranker in enumerate(RANKERS)])
-def test_weights_for(ranker):
-    queries, magnitudes = pack(VALUES[:7] > 0), np.abs(VALUES[:7])
-    assert ranker.n_bits_ == 13
-    plain = ranker.weights_for(queries)
-    scaled = ranker.weights_for(queries, magnitudes)
-    assert ranker.weights_for(queries, magnitudes=magnitudes.tolist()) == pytest.approx(scaled)
-    for weights in (plain, scaled):
-        assert weights.shape == (7, 13)
-        assert weights.dtype == np.float32
-        assert np.isfinite(weights).all()
-        assert (weights >= 0).all()
-        assert (weights > 0).any(axis=1).all()
-        found = distances(queries, pack(VALUES > 0), weights)
-        np.testing.assert_array_equal(found, weighted_hamming(queries, pack(VALUES > 0), weights))
-    np.testing.assert_allclose(scaled, plain * magnitudes, rtol=1e-5)
-    before = plain.copy()
-    plain += 1  # the caller's own
-    np.testing.assert_array_equal(ranker.weights_for(queries), before)
-    assert ranker.weights_for(queries[:0]).shape == (0, 13)
-    assert ranker.weights_for(queries[:0], magnitudes[:0]).shape == (0, 13)
-    for wrong in (queries[:, :1], np.tile(queries, 2)):
-        with pytest.raises(ValueError, match="query_codes of 13 bits must be 2 bytes wide"):
-            ranker.weights_for(wrong)
-    with pytest.raises(ValueError, match="query_codes must be a packed uint8 matrix"):
-        ranker.weights_for(queries.astype(int))
-    with pytest.raises(ValueError, match="query_codes of 13 bits must have the last 3 bits of a row zero"):
-        ranker.weights_for(queries | np.uint8(1))
-    for wrong in (magnitudes[1:], magnitudes[:, 1:], magnitudes[0]):
-        with pytest.raises(ValueError, match=r"magnitudes must have shape \(7, 13\)"):
-            ranker.weights_for(queries, wrong)
-    with pytest.raises(ValueError, match="magnitudes must be finite and not negative"):
-        ranker.weights_for(queries, -magnitudes)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from bitrank.codes import hamming, pack, weighted_hamming
 from bitrank.metrics import average_precision, precision_at
 from bitrank.ranking import gate, held_out
+from bitrank.ranking.evidence import LabelEvidence, QueryRows
 
 N_BITS = 24
 
@@ -34,8 +35,12 @@ def candidates(**factors):
     return learn
 
 
-def choose(codes, y, learn, seed=0, **options):
-    return gate.choose(codes, y, learn, n_bits=N_BITS, random=np.random.default_rng(seed), **options)
+def labelled(codes, y, magnitudes=None):
+    return LabelEvidence(codes, y, QueryRows(codes, magnitudes), None, N_BITS)
+
+
+def choose(codes, y, learn, seed=0, magnitudes=None, **options):
+    return gate.choose(labelled(codes, y, magnitudes), learn, random=np.random.default_rng(seed), **options)
 
 
 # Blending -------------------------------------------------------------------------------------------------------------
@@ -194,12 +199,12 @@ def test_rows_are_held_out_once():
 def test_few_rows_are_held_out_in_turn(monkeypatch):
     codes, y = data()
     seen = []
-    choose(codes, y, lambda rows: seen.append(rows) or iter(()), in_turn=True)
+    choose(codes, y, lambda rows: seen.append(rows) or iter(()), cross_validate=True)
     left_out = [set(range(400)) - set(rows) for rows in seen]
     assert sorted(len(part) for part in left_out) == [133, 133, 134]
     assert set.union(*left_out) == set(range(400))
     monkeypatch.setattr(held_out, "_FEW_ROWS", 399)
-    assert len(held_out.split(y, "rows", np.random.default_rng(0), in_turn=True)) == 1
+    assert len(held_out.split(y, "rows", np.random.default_rng(0), cross_validate=True)) == 1
 
 
 @pytest.mark.parametrize("n_classes", [4, 5, 9])
@@ -284,7 +289,7 @@ def test_figures_equal_a_direct_computation(validation, with_magnitudes):
         np.random.default_rng(4).integers(1, 5, size=(200, N_BITS)).astype(np.float32) if with_magnitudes else None
     )
     fold = held_out.split(y, validation, np.random.default_rng(0))[0]
-    judge = held_out.HeldOut(codes, y, fold, N_BITS, magnitudes)
+    judge = held_out.HeldOut(labelled(codes, y, magnitudes), fold)
     # Without magnitudes the rival is Hamming, with them the asymmetric distance.
     for got, want in zip(judge.judge(), direct_figures(codes, y, fold, magnitudes), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6)
@@ -303,9 +308,9 @@ def test_precision_at_10_of_a_few_nearest_is_that_of_all(monkeypatch):
     fold = held_out.split(y, "rows", np.random.default_rng(0))[0]
     rng = np.random.default_rng(0)
     magnitudes = rng.random((300, N_BITS)).astype(np.float32)  # no ties: the nearest 40 are the same, however found
-    _, all_p10 = held_out.HeldOut(codes, y, fold, N_BITS, magnitudes).judge()
+    _, all_p10 = held_out.HeldOut(labelled(codes, y, magnitudes), fold).judge()
     monkeypatch.setattr(held_out, "_NEAREST", 40)
-    _, near_p10 = held_out.HeldOut(codes, y, fold, N_BITS, magnitudes).judge()
+    _, near_p10 = held_out.HeldOut(labelled(codes, y, magnitudes), fold).judge()
     np.testing.assert_allclose(near_p10, all_p10)
 
 
@@ -314,7 +319,7 @@ def test_queries_without_a_similar_item_are_left_out():
     y = y.copy()
     fold = held_out.split(y, "rows", np.random.default_rng(0))[0]
     y[fold.queries[0]] = 99
-    judge = held_out.HeldOut(codes, y, fold, N_BITS)
+    judge = held_out.HeldOut(labelled(codes, y), fold)
     assert len(judge.queries) == sum((y[fold.sample] == y[query]).sum() > 1 for query in fold.queries)
     assert len(judge.queries) < len(fold.queries)
     assert np.isfinite(judge.judge()).all()

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from bitrank.codes import hamming, pack
 from bitrank.ranking import quadruplets as module
 from bitrank.ranking.constraints import (
-    check_quadruplets,
+    check_constraints,
     triplets_from_clicks,
     triplets_from_grades,
     triplets_from_ranking,
 )
-from bitrank.ranking.quadruplets import WAYS, draw_quadruplets, draw_ways
+from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.ranking.sampling import SAMPLINGS, draw_samplings
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -254,9 +255,9 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match=r"strategy must be one of \('uniform', 'near'\), got 'far'"):
         draw_quadruplets(y, 10, strategy="far")
     for bad in ([], [[1, 2], [3, 4]], 5):
-        with pytest.raises(ValueError, match="y must hold one class label a row"):
+        with pytest.raises(ValueError, match="y must hold one class label per row"):
             draw_quadruplets(bad, 10)
-        with pytest.raises(ValueError, match="query_y must hold one class label a row"):
+        with pytest.raises(ValueError, match="query_y must hold one class label per row"):
             draw_quadruplets(y, 10, query_y=bad)
     for bad in (np.nan, np.inf):
         with pytest.raises(ValueError, match="y must be finite"):
@@ -268,28 +269,28 @@ def test_bad_arguments():
 # Several ways ---------------------------------------------------------------------------------------------------------
 
 
-def test_draw_ways_draws_as_each_way_does():
+def test_draw_samplings_draws_as_each_way_does():
     y, codes = np.arange(300) % 3, random_codes(300, 32)
-    drawn = list(draw_ways(y, 40, codes=codes, random=np.random.default_rng(0)))
-    assert [way for way, _ in drawn] == list(WAYS)
+    drawn = list(draw_samplings(y, 40, codes=codes, random=np.random.default_rng(0)))
+    assert [sampling for sampling, _ in drawn] == list(SAMPLINGS)
     random = np.random.default_rng(0)
     for way, rows in drawn:
         want = draw_quadruplets(y, 40, codes=codes, random_state=int(random.integers(2**31)), **way)
         np.testing.assert_array_equal(rows, want)
 
 
-def test_draw_ways_leaves_out_what_finds_nothing_but_not_the_last():
+def test_draw_samplings_leaves_out_what_finds_nothing_but_not_the_last():
     y, codes = np.concatenate([np.zeros(3, int), np.arange(1, 58)]), random_codes(60, 512)
     near, uniform = {"strategy": "near", "n_neighbors": 3}, {"strategy": "uniform"}
 
     def ways(*some):
-        return [way for way, _ in draw_ways(y, 10, codes=codes, ways=some, random=np.random.default_rng(0))]
+        return [way for way, _ in draw_samplings(y, 10, codes=codes, samplings=some, random=np.random.default_rng(0))]
 
     assert ways(near, uniform) == [uniform]
     with pytest.raises(ValueError, match="found no query"):
         ways(uniform, near)
     with pytest.raises(ValueError, match="at least two classes"):
-        list(draw_ways(y * 0, 10, codes=codes, random=np.random.default_rng(0)))
+        list(draw_samplings(y * 0, 10, codes=codes, random=np.random.default_rng(0)))
 
 
 # Triplets -------------------------------------------------------------------------------------------------------------
@@ -338,7 +339,7 @@ def test_triplets_bad_input():
     with pytest.raises(ValueError, match=r"rows must be a list of row numbers, got int64 of shape \(1, 2\)"):
         triplets_from_grades(0, [[1, 2]], [[1, 2]])
     for bad in ([1], [1, np.nan], [1, np.inf], [[1, 2]]):
-        with pytest.raises(ValueError, match="grades must be 2 finite numbers, one a row"):
+        with pytest.raises(ValueError, match="grades must be 2 finite numbers, one per row"):
             triplets_from_grades(0, [1, 2], bad)
     for bad in ([True], [0, 1], [0.0, 1.0], [[True, False]]):
         with pytest.raises(ValueError, match="clicked must be 2 booleans, one for each row shown"):
@@ -350,15 +351,15 @@ def test_triplets_bad_input():
 
 @pytest.mark.parametrize("width", [3, 4])
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.uint64])
-def test_check_quadruplets(width, dtype):
+def test_check_constraints(width, dtype):
     rows = np.array([[4, 0, 1, 2], [0, 2, 1, 0]], dtype)[:, :width]
-    got = check_quadruplets(rows, n_items=3, n_queries=5)
+    got = check_constraints(rows, n_items=3, n_queries=5)
     assert got.dtype == np.int64
     np.testing.assert_array_equal(got, rows)
-    np.testing.assert_array_equal(check_quadruplets(rows.tolist(), n_items=3, n_queries=5), rows)
+    np.testing.assert_array_equal(check_constraints(rows.tolist(), n_items=3, n_queries=5), rows)
 
 
-def test_check_quadruplets_errors():
+def test_check_constraints_errors():
     for bad in (
         [1, 2, 3],
         np.zeros((2, 5), int),
@@ -368,14 +369,14 @@ def test_check_quadruplets_errors():
         "rows",
     ):
         with pytest.raises(ValueError, match=r"must be integers of shape \(m, 4\), or \(m, 3\) for triplets, got"):
-            check_quadruplets(bad, 10, 10)
-    with pytest.raises(ValueError, match="at least one row, got none"):
-        check_quadruplets(np.zeros((0, 4), int), 10, 10)
+            check_constraints(bad, 10, 10)
+    with pytest.raises(ValueError, match="at least one constraint, got none"):
+        check_constraints(np.zeros((0, 4), int), 10, 10)
     with pytest.raises(ValueError, match="query rows from 0 to 1, got 2 to 2"):
-        check_quadruplets([[2, 0, 0]], n_items=3, n_queries=2)
+        check_constraints([[2, 0, 0]], n_items=3, n_queries=2)
     with pytest.raises(ValueError, match="item rows from 0 to 2, got 0 to 3"):
-        check_quadruplets([[1, 0, 3]], n_items=3, n_queries=2)
+        check_constraints([[1, 0, 3]], n_items=3, n_queries=2)
     with pytest.raises(ValueError, match="item rows from 0 to 2, got -1 to 0"):
-        check_quadruplets([[1, 0, -1]], n_items=3, n_queries=2)
+        check_constraints([[1, 0, -1]], n_items=3, n_queries=2)
     with pytest.raises(ValueError, match="query rows from 0 to 1, got -1 to -1"):
-        check_quadruplets([[-1, 0, 0]], n_items=3, n_queries=2)
+        check_constraints([[-1, 0, 0]], n_items=3, n_queries=2)

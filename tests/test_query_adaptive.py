@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 from bitrank import QueryAdaptiveRanker
 from bitrank.codes import pack, signs
@@ -78,15 +77,15 @@ def test_gradient_of_large_scores_is_finite():
     np.testing.assert_allclose(got.sum(axis=1), 0, atol=1e-6)  # a constant added to all scores changes nothing
 
 
-@pytest.mark.parametrize("with_magnitudes", [False, True])
-def test_one_step_follows_the_gradient_of_the_whole_model(monkeypatch, with_magnitudes):
+@pytest.mark.parametrize("reals", [False, True])
+def test_one_step_follows_the_gradient_of_the_whole_model(monkeypatch, reals):
     rng = np.random.default_rng(0)
     codes, y = toy(12, n_bits=5)
     bits = signs(codes, 5)
-    magnitudes = rng.random((12, 5)).astype(np.float32) + np.float32(0.5) if with_magnitudes else None
+    magnitudes = rng.random((12, 5)).astype(np.float32) + np.float32(0.5) if reals else None
     seen = []
     monkeypatch.setattr(listwise.Adam, "step", lambda self, gradient, rate: seen.append(gradient))
-    query_adaptive._train(bits, y, magnitudes, 1, np.random.default_rng(1), "")
+    query_adaptive._train(bits, bits, y, magnitudes, 1, np.random.default_rng(1), "")
     batch = np.random.default_rng(1)
     queries, items = batch.integers(12, size=12), batch.integers(12, size=12)
     similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)
@@ -110,7 +109,10 @@ def test_one_step_follows_the_gradient_of_the_whole_model(monkeypatch, with_magn
 
 def test_digits_rank_better_than_by_hamming(itq_digits):
     ranker = fast(n_steps=60).fit(itq_digits.codes, itq_digits.y)
-    (hamming_map, hamming_p10), found = itq_digits.figures(), itq_digits.figures(ranker.weights_for(itq_digits.queries))
+    (hamming_map, hamming_p10), found = (
+        itq_digits.figures(),
+        itq_digits.figures(ranker.queries_for(itq_digits.queries).weights),
+    )
     assert found[0] > hamming_map + 0.04
     assert found[1] > hamming_p10 - 0.002
     assert ranker.blend_ in BLENDS
@@ -120,10 +122,10 @@ def test_digits_rank_better_than_by_hamming(itq_digits):
     assert chosen["p10"] >= ranker.report_[0]["p10"]
 
 
-def test_digits_with_magnitudes_rank_better_than_by_the_asymmetric_distance(itq_digits):
-    ranker = fast(n_steps=60).fit(itq_digits.codes, itq_digits.y, itq_digits.magnitudes)
-    asymmetric = itq_digits.figures(itq_digits.query_magnitudes)
-    found = itq_digits.figures(ranker.weights_for(itq_digits.queries, itq_digits.query_magnitudes))
+def test_float_queries_of_digits_rank_better_than_by_the_asymmetric_distance(itq_digits):
+    ranker = fast(n_steps=60).fit(itq_digits.codes, itq_digits.y, queries=itq_digits.values)
+    asymmetric = itq_digits.figures(np.abs(itq_digits.query_values))
+    found = itq_digits.figures(ranker.queries_for(itq_digits.query_values).weights)
     assert found[0] > asymmetric[0] + 0.04
     assert found[1] > asymmetric[1] - 0.002
 
@@ -133,9 +135,9 @@ def test_random_labels_keep_uniform_weights(itq_digits, seed):
     y = np.random.default_rng(seed).integers(10, size=500)
     ranker = fast(random_state=seed).fit(itq_digits.codes[:500], y)
     assert ranker.blend_ == 0.0
-    np.testing.assert_array_equal(ranker.weights_for(itq_digits.queries), np.ones((800, 32), np.float32))
-    values = itq_digits.query_magnitudes
-    np.testing.assert_array_equal(ranker.weights_for(itq_digits.queries, values), values)
+    np.testing.assert_array_equal(ranker.queries_for(itq_digits.queries).weights, np.ones((800, 32), np.float32))
+    values = itq_digits.query_values
+    np.testing.assert_array_equal(ranker.queries_for(values).weights, np.abs(values))
     assert not ranker.coef_.any()
 
 
@@ -156,27 +158,30 @@ def test_weights_are_softplus_of_the_query_blended():
     assert ranker.blend_ > 0
     raw = signs(codes[:9], 16) @ ranker.coef_.T.astype(float) + ranker.intercept_
     want = blend(np.log1p(np.exp(raw)), ranker.blend_)
-    np.testing.assert_allclose(ranker.weights_for(codes[:9]), want, rtol=1e-4)
+    np.testing.assert_allclose(ranker.queries_for(codes[:9]).weights, want, rtol=1e-4)
     magnitudes = np.random.default_rng(0).random((9, 16))
-    np.testing.assert_allclose(ranker.weights_for(codes[:9], magnitudes), want * magnitudes, rtol=1e-4)
+    reals = signs(codes[:9], 16) * magnitudes
+    np.testing.assert_allclose(ranker.queries_for(reals).weights, want * magnitudes, rtol=1e-4)
     assert ranker.coef_.shape == (16, 16)
     assert ranker.intercept_.shape == (16,)
     # A query's weights do not depend on the other queries.
-    np.testing.assert_allclose(ranker.weights_for(codes[3:4]), ranker.weights_for(codes[:9])[3:4], rtol=1e-5)
-    assert (np.argsort(ranker.weights_for(codes).mean(axis=0))[-2:] < 2).all()
+    np.testing.assert_allclose(
+        ranker.queries_for(codes[3:4]).weights, ranker.queries_for(codes[:9]).weights[3:4], rtol=1e-5
+    )
+    assert (np.argsort(ranker.queries_for(codes).weights.mean(axis=0))[-2:] < 2).all()
 
 
 def test_codes_of_98_bits():
     codes, y = toy(n_bits=98)
     ranker = fast(n_bits=98).fit(codes, y)
-    assert ranker.weights_for(codes[:3]).shape == (3, 98)
+    assert ranker.queries_for(codes[:3]).weights.shape == (3, 98)
 
 
 def test_many_steps_stay_finite():
     codes, y = toy(60, n_bits=4)
     ranker = fast(n_steps=2000, scoring="map").fit(codes, y)
     assert np.isfinite(ranker.coef_).all()
-    weights = ranker.weights_for(codes)
+    weights = ranker.queries_for(codes).weights
     assert np.isfinite(weights).all()
     assert (weights >= 0).all()
 
@@ -217,7 +222,7 @@ def test_a_bar_on_a_terminal(capsys, monkeypatch):
 
 def test_bad_input_changes_nothing():
     codes, y = toy()
-    ranker, magnitudes = fast().fit(codes, y), np.ones((200, 16))
+    ranker = fast().fit(codes, y)
     before = dict(learned(ranker))
     for arguments, message in [
         ((codes.astype(int), y), "packed uint8 matrix"),
@@ -226,8 +231,6 @@ def test_bad_input_changes_nothing():
         ((codes, np.zeros(200)), "at least two classes, got 1"),
         ((codes, np.where(y > 0, np.inf, 1.0)), "y must be finite"),
         ((codes, np.arange(200)), "too small to hold rows out"),
-        ((codes, y, magnitudes[:, 1:]), r"shape \(200, 16\), one row a query, got \(200, 15\)"),
-        ((codes, y, magnitudes * np.nan), "magnitudes must be finite and not negative"),
     ]:
         with pytest.raises(ValueError, match=message):
             ranker.fit(*arguments)
@@ -244,5 +247,3 @@ def test_bad_input_changes_nothing():
             ranker.set_params(**options).fit(codes, y)
         ranker.set_params(**clone(fast()).get_params())
     assert all(learned(ranker)[name] is before[name] for name in before)
-    with pytest.raises(NotFittedError):
-        QueryAdaptiveRanker().weights_for(codes)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 from bitrank import RankingSVM
-from bitrank.codes import distances, pack
+from bitrank.codes import distances, pack, signs
 from bitrank.metrics import average_precision
 from bitrank.ranking.gate import BLENDS, COARSE_BLENDS, blend
 from bitrank.ranking.objective import Constraints, Objective, best_scale
@@ -31,6 +30,10 @@ def fast(**options):
     return RankingSVM(**{"n_quadruplets": 2000, "random_state": 0, **options})
 
 
+def choice(ranker):
+    return {**ranker.params_, "blend": ranker.blend_}
+
+
 def learned(ranker):
     return {name: value for name, value in vars(ranker).items() if name.endswith("_")}
 
@@ -48,9 +51,9 @@ def test_digits_rank_better_than_by_hamming(itq_digits):
 
 
 def test_digits_with_magnitudes_rank_better_than_by_the_asymmetric_distance(itq_digits):
-    ranker = fast(n_quadruplets=5000).fit(itq_digits.codes, itq_digits.y, itq_digits.magnitudes)
-    asymmetric = itq_digits.figures(itq_digits.query_magnitudes)
-    found = itq_digits.figures(ranker.weights_for(itq_digits.queries, itq_digits.query_magnitudes))
+    ranker = fast(n_quadruplets=5000).fit(itq_digits.codes, itq_digits.y, queries=itq_digits.values)
+    asymmetric = itq_digits.figures(np.abs(itq_digits.query_values))
+    found = itq_digits.figures(ranker.queries_for(itq_digits.query_values).weights)
     assert found[0] > asymmetric[0] + 0.015
     assert found[1] > asymmetric[1] - 0.002
 
@@ -73,18 +76,18 @@ def test_new_digits_do_not_rank_worse(itq_digits):
     assert mean_ap(ranker.weights_) > mean_ap(None) - 0.002
 
 
-@pytest.mark.parametrize("with_magnitudes", [False, True])
-def test_random_labels_keep_uniform_weights(with_magnitudes, itq_digits):
-    magnitudes = itq_digits.magnitudes[:600] if with_magnitudes else None
+@pytest.mark.parametrize("reals", [False, True])
+def test_random_labels_keep_uniform_weights(reals, itq_digits):
+    queries = itq_digits.values[:600] if reals else None
     n_kept = 0
     for seed in range(8):
         y = np.random.default_rng(seed).integers(10, size=600)
-        ranker = fast(n_quadruplets=1000, random_state=seed).fit(itq_digits.codes[:600], y, magnitudes)
+        ranker = fast(n_quadruplets=1000, random_state=seed).fit(itq_digits.codes[:600], y, queries=queries)
         assert len(ranker.report_) > 10
         assert (ranker.weights_ >= 0).all()
         if (ranker.weights_ == ranker.weights_[0]).all():
             n_kept += 1
-            assert ranker.params_ == {"blend": 0.0}
+            assert (ranker.params_, ranker.blend_) == ({}, 0.0)
             assert ranker.solution_ is None
             assert np.log2(ranker.weights_[0]) % 1 == 0  # a power of two, so that ties stay ties
     assert n_kept >= 7  # the gate is a test of significance, and of one hundred candidates: once in a while it is wrong
@@ -102,15 +105,15 @@ def test_report_and_params():
     assert {(line["strategy"], line["n_neighbors"]) for line in tried} == WAYS
     assert {line["blend"] for line in tried} == set(COARSE_BLENDS)
     assert len(tried) == 4 * 4 * len(COARSE_BLENDS)
-    assert ranker.params_.keys() == {"strategy", "n_neighbors", "C_order", "C_tie", "blend"}
-    chosen = next(line for line in tried if ranker.params_.items() <= line.items())
+    assert ranker.params_.keys() == {"strategy", "n_neighbors", "C_order", "C_tie"}
+    chosen = next(line for line in tried if choice(ranker).items() <= line.items())
     assert chosen["map"] > first["map"]
     assert chosen["p10"] >= first["p10"]
     assert ranker.n_bits_ == 16
     assert 0 <= ranker.solution_.gap <= 1e-8 * ranker.solution_.objective
     # The solution, blended; a ranking knows no scale.
     np.testing.assert_allclose(
-        ranker.weights_ / ranker.weights_.mean(), blend(ranker.solution_.weights, ranker.params_["blend"]), rtol=1e-5
+        ranker.weights_ / ranker.weights_.mean(), blend(ranker.solution_.weights, ranker.blend_), rtol=1e-5
     )
     assert (np.argsort(ranker.weights_)[-3:] < 3).all()
 
@@ -121,7 +124,7 @@ def test_scoring_picks_the_best_of_its_figure():
     assert reports["map"].report_ == reports["guarded"].report_ == reports["p10"].report_
     for scoring, figure in (("map", "map"), ("p10", "p10")):
         ranker = reports[scoring]
-        line = next(line for line in ranker.report_[1:] if ranker.params_.items() <= line.items())
+        line = next(line for line in ranker.report_[1:] if choice(ranker).items() <= line.items())
         best = max(line[figure] for line in ranker.report_)
         # Ranked by the gain less its standard error, which may put another one first, but not by much.
         assert line[figure] >= best - 0.02
@@ -147,21 +150,22 @@ def test_given_constants_solve_the_objective(C, pair, prior):
     codes, y = toy()
     prior = np.linspace(0, 1, 16) if prior == "array" else prior
     drawn = draw_quadruplets(y, 500, random_state=1)
-    ranker = RankingSVM(C=C, prior=prior).fit_quadruplets(codes, drawn)
+    ranker = RankingSVM(C=C, prior=prior).fit_constraints(codes, drawn)
     constraints = Constraints(codes, codes, drawn, 16)
     start = prior
     if isinstance(prior, str):
         start = np.full(16, best_scale(constraints, *pair) if prior == "uniform" else 0.0)
     want = exact(Objective(constraints, *pair, np.float32(start).astype(float) if prior is start else start))
     np.testing.assert_allclose(ranker.weights_, want.weights, atol=1e-6)
-    assert ranker.params_ == {"C_order": pair[0], "C_tie": pair[1], "blend": 1.0}
+    assert ranker.params_ == {"C_order": pair[0], "C_tie": pair[1]}
+    assert ranker.blend_ == 1.0
     assert ranker.report_ == []
 
 
 def test_given_constants_draw_from_the_whole_collection_by_default():
     codes, y = toy()
     ranker = fast(C=0.01).fit(codes, y)
-    assert ranker.params_ == {"strategy": "uniform", "n_neighbors": None, "C_order": 0.01, "C_tie": 0.01, "blend": 1.0}
+    assert ranker.params_ == {"strategy": "uniform", "n_neighbors": None, "C_order": 0.01, "C_tie": 0.01}
 
 
 def test_solvers_agree():
@@ -225,23 +229,23 @@ def test_clone_and_params():
 
 
 @pytest.mark.parametrize("width", [3, 4])
-@pytest.mark.parametrize("with_magnitudes", [False, True])
-def test_separate_queries(width, with_magnitudes):
+@pytest.mark.parametrize("reals", [False, True])
+def test_separate_queries(width, reals):
     items, y = toy()
     queries, query_y = toy(40, seed=5)
     drawn = draw_quadruplets(y, 1500, query_y=query_y, random_state=0)[:, :width]
-    magnitudes = np.random.default_rng(0).exponential(size=(40, 16)) if with_magnitudes else None
-    ranker = RankingSVM(random_state=0).fit_quadruplets(items, drawn, queries, magnitudes)
+    magnitudes = np.random.default_rng(0).exponential(size=(40, 16)).astype(np.float32) if reals else None
+    asked = signs(queries, 16) * magnitudes if reals else queries
+    ranker = RankingSVM(random_state=0).fit_constraints(items, drawn, queries=asked)
     assert (np.argsort(ranker.weights_)[-3:] < 3).all()
-    assert ranker.params_.keys() == {"C_order", "C_tie", "blend"}
+    assert ranker.params_.keys() == {"C_order", "C_tie"}
     first, *tried = ranker.report_
     assert first.keys() == {"blend", "order"}
     assert len(tried) == 4 * len(BLENDS)
-    chosen = next(line for line in tried if ranker.params_.items() <= line.items())
+    chosen = next(line for line in tried if choice(ranker).items() <= line.items())
     assert chosen["order"] > first["order"]
-    given = RankingSVM(C=0.01).fit_quadruplets(items, drawn, queries, magnitudes)
-    values = None if magnitudes is None else magnitudes.astype(np.float32)
-    constraints = Constraints(queries, items, drawn, 16, values)
+    given = RankingSVM(C=0.01).fit_constraints(items, drawn, queries=asked)
+    constraints = Constraints(queries, items, drawn, 16, magnitudes)
     want = exact(Objective(constraints, 0.01, 0.01, np.full(16, best_scale(constraints, 0.01, 0.01))))
     np.testing.assert_allclose(given.weights_, want.weights, atol=1e-6)
 
@@ -250,58 +254,26 @@ def test_quadruplets_of_noise_keep_uniform_weights():
     codes = pack(np.random.default_rng(0).integers(2, size=(300, 16)))
     for seed in range(4):
         drawn = np.random.default_rng(seed).integers(300, size=(1000, 4))
-        ranker = RankingSVM(random_state=seed).fit_quadruplets(codes, drawn)
+        ranker = RankingSVM(random_state=seed).fit_constraints(codes, drawn)
         assert (ranker.weights_ == ranker.weights_[0]).all()
-        assert ranker.params_ == {"blend": 0.0}
+        assert (ranker.params_, ranker.blend_) == ({}, 0.0)
 
 
 def test_learning_from_all_zero_differences():
     codes = np.zeros((6, 2), np.uint8)
-    ranker = RankingSVM(random_state=0).fit_quadruplets(codes, [[0, 1, 2, 3], [4, 5, 0, 1]])
+    ranker = RankingSVM(random_state=0).fit_constraints(codes, [[0, 1, 2, 3], [4, 5, 0, 1]])
     assert (ranker.weights_ > 0).all()
     assert (ranker.weights_ == ranker.weights_[0]).all()
-
-
-# weights_for ----------------------------------------------------------------------------------------------------------
-
-
-def test_weights_for():
-    codes, y = toy()
-    ranker = fast(C=0.01).fit(codes, y)
-    got = ranker.weights_for(codes[:5])
-    np.testing.assert_array_equal(got, np.tile(ranker.weights_, (5, 1)))
-    magnitudes = np.random.default_rng(0).random((5, 16))
-    np.testing.assert_allclose(ranker.weights_for(codes[:5], magnitudes), ranker.weights_ * magnitudes, rtol=1e-6)
-    with pytest.raises(NotFittedError):
-        RankingSVM().weights_for(codes)
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("C", ["auto", 0.01])
-def test_bad_data(C):
+def test_bad_labels(C):
     codes, y = toy()
-    magnitudes = np.ones((300, 16))
-    cases = [
-        ((codes.astype(np.int64), y), "packed uint8 matrix"),
-        ((codes[0], y), "packed uint8 matrix"),
-        ((codes[:0], y[:0]), "at least one row, got none"),
-        ((codes, y[1:]), "one label for each of the 300 codes"),
-        ((codes, np.zeros(300)), "at least two classes, got 1"),
-        ((codes, np.where(y > 0, np.nan, 1.0)), "y must be finite"),
-        ((codes, y, magnitudes[1:]), r"shape \(300, 16\), one row a query, got \(299, 16\)"),
-        ((codes, y, -magnitudes), "magnitudes must be finite and not negative"),
-        ((codes, y, magnitudes * np.nan), "magnitudes must be finite and not negative"),
-        ((codes, y, magnitudes * np.inf), "magnitudes must be finite and not negative"),
-    ]
-    for arguments, message in cases:
-        with pytest.raises(ValueError, match=message):
-            fast(C=C).fit(*arguments)
-    with pytest.raises(ValueError, match="3 bytes wide, got 2"):
-        fast(n_bits=24, C=C).fit(codes, y)
-    with pytest.raises(ValueError, match="last 1 bits of a row zero"):
-        fast(n_bits=15, C=C).fit(codes, y)
+    with pytest.raises(ValueError, match="at least two classes, got 1"):
+        fast(C=C).fit(codes, np.zeros(300))
     pairs = np.arange(300) // 2
     with pytest.raises(ValueError, match="no class is large enough"):
         fast(C=0.01).fit(codes, pairs)
@@ -317,34 +289,32 @@ def test_bad_quadruplets(C):
     for bad, message in [
         ([[0, 1, 2, 300]], "item rows from 0 to 299"),
         ([[-1, 1, 2, 3]], "query rows from 0 to 299"),
-        (np.zeros((0, 4), int), "at least one row"),
+        (np.zeros((0, 4), int), "at least one constraint, got none"),
         ([[0.0, 1.0, 2.0, 3.0]], "must be integers"),
         ([[0, 1]], r"shape \(m, 4\), or \(m, 3\)"),
     ]:
         with pytest.raises(ValueError, match=message):
-            RankingSVM(C=C).fit_quadruplets(codes, bad)
+            RankingSVM(C=C).fit_constraints(codes, bad)
     with pytest.raises(ValueError, match="query rows from 0 to 4"):
-        RankingSVM(C=C).fit_quadruplets(codes, [[5, 1, 2, 3]], queries=codes[:5])
+        RankingSVM(C=C).fit_constraints(codes, [[5, 1, 2, 3]], queries=codes[:5])
     with pytest.raises(ValueError, match="queries of 16 bits must be 2 bytes wide, got 1"):
-        RankingSVM(C=C).fit_quadruplets(codes, [[0, 1, 2, 3]], queries=codes[:, :1])
-    with pytest.raises(ValueError, match=r"shape \(5, 16\)"):
-        RankingSVM(C=C).fit_quadruplets(codes, [[0, 1, 2, 3]], queries=codes[:5], magnitudes=np.ones((300, 16)))
+        RankingSVM(C=C).fit_constraints(codes, [[0, 1, 2, 3]], queries=codes[:, :1])
 
 
 def test_one_query_alone_cannot_be_held_out():
     codes, _ = toy()
     with pytest.raises(ValueError, match="at least two queries"):
-        RankingSVM().fit_quadruplets(codes, [[0, 1, 2, 3], [0, 4, 5, 6]])
-    assert RankingSVM(C=1).fit_quadruplets(codes, [[0, 1, 2, 3]]).weights_.shape == (16,)
+        RankingSVM().fit_constraints(codes, [[0, 1, 2, 3], [0, 4, 5, 6]])
+    assert RankingSVM(C=1).fit_constraints(codes, [[0, 1, 2, 3]]).weights_.shape == (16,)
 
 
 BAD_OPTIONS = [
-    ({"C": -1}, "C must be a number or two, finite and not negative"),
-    ({"C": "large"}, "C must be a number or two"),
-    ({"C": (1, 2, 3)}, "C must be a number or two"),
-    ({"C": np.nan}, "C must be a number or two"),
-    ({"C": (1, np.inf)}, "C must be a number or two"),
-    ({"C": None}, "C must be a number or two"),
+    ({"C": -1}, "C must be one or two numbers, finite and not negative"),
+    ({"C": "large"}, "C must be one or two numbers"),
+    ({"C": (1, 2, 3)}, "C must be one or two numbers"),
+    ({"C": np.nan}, "C must be one or two numbers"),
+    ({"C": (1, np.inf)}, "C must be one or two numbers"),
+    ({"C": None}, "C must be one or two numbers"),
     ({"prior": "one"}, 'prior must be "uniform", "zero" or an array'),
     ({"prior": np.ones(5)}, "must hold 16 values, one a bit, got 5"),
     ({"prior": np.ones((2, 16))}, r"prior must be one vector, got shape \(2, 16\)"),

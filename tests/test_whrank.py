@@ -1,4 +1,4 @@
-"""WhRank against the spread computed over every pair, and asymmetric weights against inner products."""
+"""WhRank against the spread computed over every pair, and the asymmetric distance against inner products."""
 
 import itertools
 
@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
+from bitrank import AsymmetricRanker
 from bitrank.codes import pack, signs, weighted_hamming
-from bitrank.ranking.whrank import WhRank, _same_class_pairs, asymmetric_weights
+from bitrank.ranking.whrank import WhRank, _same_class_pairs
+
+
+def fit(ranker, values, y):
+    """Learn from values before the sign."""
+    return ranker.fit(pack(np.asarray(values) > 0), y, queries=np.asarray(values))
 
 
 def every_pair_sigma(values, y):
@@ -29,7 +34,7 @@ def test_weights_approach_the_spread_over_every_pair():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2, 3], [40, 20, 5, 1])
     values = rng.normal(size=(66, 24)) * rng.uniform(0.1, 3, size=24) * (1 + y[:, None]) + 10 * y[:, None]
-    got = WhRank(n_pairs=200_000, random_state=0).fit(values, y)
+    got = fit(WhRank(n_pairs=200_000, random_state=0), values, y)
     assert got.weights_.dtype == np.float32
     np.testing.assert_allclose(got.weights_, 1 / every_pair_sigma(values, y), rtol=0.02)
 
@@ -58,59 +63,52 @@ def test_pairs_follow_the_frequencies_of_the_classes():
     assert together[~allowed].sum() == 0
 
 
-def test_weights_for_with_and_without_magnitudes():
+def test_weights_of_codes_and_of_reals():
     rng = np.random.default_rng(2)
     values, y = rng.normal(size=(100, 13)), rng.integers(3, size=100)
-    ranker = WhRank(random_state=0).fit(values, y)
-    codes = pack(values[:5] > 0)
-    plain = ranker.weights_for(codes)
-    assert plain.shape == (5, 13)
-    assert plain.dtype == np.float32
+    ranker = fit(WhRank(random_state=0), values, y)
+    plain = ranker.queries_for(pack(values[:5] > 0)).weights
     np.testing.assert_array_equal(plain, np.broadcast_to(ranker.weights_, (5, 13)))
-    scaled = ranker.weights_for(codes, np.abs(values[:5]))
-    assert scaled.dtype == np.float32
-    np.testing.assert_allclose(scaled, np.abs(values[:5]) * ranker.weights_, rtol=1e-6)
-    assert ranker.weights_for(codes[:0]).shape == (0, 13)
+    np.testing.assert_allclose(ranker.queries_for(values[:5]).weights, np.abs(values[:5]) * ranker.weights_, rtol=1e-6)
 
 
 def test_same_seed_same_weights_and_clone():
     rng = np.random.default_rng(3)
     values, y = rng.normal(size=(200, 8)), rng.integers(3, size=200)
     ranker = WhRank(n_pairs=50, random_state=5)
-    first = ranker.fit(values, y).weights_
-    np.testing.assert_array_equal(clone(ranker).fit(values, y).weights_, first)
-    assert (WhRank(n_pairs=50, random_state=6).fit(values, y).weights_ != first).any()
-    assert ranker.get_params() == {"n_pairs": 50, "random_state": 5}
+    first = fit(ranker, values, y).weights_
+    np.testing.assert_array_equal(fit(clone(ranker), values, y).weights_, first)
+    assert (fit(WhRank(n_pairs=50, random_state=6), values, y).weights_ != first).any()
+    assert ranker.get_params() == {"n_bits": None, "n_pairs": 50, "random_state": 5}
 
 
 def test_labels_may_be_strings_and_rows_of_single_classes_are_left_out():
     rng = np.random.default_rng(4)
     values, y = rng.normal(size=(200, 8)), rng.integers(3, size=200)
-    want = WhRank(random_state=0).fit(values, y).weights_
+    want = fit(WhRank(random_state=0), values, y).weights_
     names = np.array(["ape", "bee", "cow"])[y]
-    np.testing.assert_array_equal(WhRank(random_state=0).fit(values, names).weights_, want)
+    np.testing.assert_array_equal(fit(WhRank(random_state=0), values, names).weights_, want)
     # Singles that sort after the others: the draws stay the same.
     more = np.vstack([values, 1e6 * np.ones((2, 8))])
-    np.testing.assert_array_equal(WhRank(random_state=0).fit(more, np.append(names, ["x", "y"])).weights_, want)
+    np.testing.assert_array_equal(fit(WhRank(random_state=0), more, np.append(names, ["x", "y"])).weights_, want)
 
 
 def test_values_that_never_vary_get_the_largest_weight_of_the_others():
     rng = np.random.default_rng(5)
     y = rng.integers(3, size=200)
     values = np.column_stack([rng.normal(size=200), 3 * rng.normal(size=200), y / 3, np.full(200, 0.1)])
-    weights = WhRank(random_state=0).fit(values, y).weights_
+    weights = fit(WhRank(random_state=0), values, y).weights_
     assert weights[0] > weights[1]
     np.testing.assert_array_equal(weights[2:], weights[[0, 0]])
-    np.testing.assert_array_equal(WhRank().fit(values[:, 2:], y).weights_, [1, 1])
+    np.testing.assert_array_equal(fit(WhRank(), values[:, 2:], y).weights_, [1, 1])
 
 
-def test_asymmetric_weights_rank_as_the_inner_product():
+def test_asymmetric_ranker_ranks_as_the_inner_product():
     rng = np.random.default_rng(6)
     queries, items = rng.normal(size=(4, 20)), rng.normal(size=(50, 20))
-    weights = asymmetric_weights(queries)
-    assert weights.dtype == np.float32
     codes = pack(items > 0)
-    distances = weighted_hamming(pack(queries > 0), codes, weights)
+    asked = AsymmetricRanker(20).fit(codes).queries_for(queries)
+    distances = weighted_hamming(asked.codes, codes, asked.weights)
     inner = queries @ signs(codes, 20).T
     np.testing.assert_allclose(np.abs(queries).sum(axis=1, keepdims=True) - 2 * distances, inner, atol=1e-4)
 
@@ -119,26 +117,6 @@ def test_bad_input():
     rng = np.random.default_rng(7)
     values, y = rng.normal(size=(20, 9)), np.arange(20) % 2
     with pytest.raises(ValueError, match="at least two rows, got 20 classes"):
-        WhRank().fit(values, np.arange(20))
-    with pytest.raises(ValueError, match="NaN"):
-        WhRank().fit(np.where(values > 1, np.nan, values), y)
-    with pytest.raises(ValueError, match="inconsistent"):
-        WhRank().fit(values, y[:-1])
-    with pytest.raises(ValueError, match="2D"):
-        WhRank().fit(values[0], y)
+        fit(WhRank(), values, np.arange(20))
     with pytest.raises(ValueError, match="n_pairs must be at least 1, got 0"):
-        WhRank(n_pairs=0).fit(values, y)
-    codes = pack(values > 0)
-    with pytest.raises(NotFittedError):
-        WhRank().weights_for(codes)
-    ranker = WhRank().fit(values, y)
-    with pytest.raises(ValueError, match="2 bytes wide, got 1"):
-        ranker.weights_for(codes[:, :1].copy())
-    with pytest.raises(ValueError, match=r"\(20, 9\).*\(19, 9\)"):
-        ranker.weights_for(codes, np.abs(values[1:]))
-    with pytest.raises(ValueError, match="magnitudes must be finite and not negative"):
-        ranker.weights_for(codes, values)
-    with pytest.raises(ValueError, match="magnitudes must be finite and not negative"):
-        ranker.weights_for(codes, values * np.nan)
-    with pytest.raises(ValueError, match="NaN"):
-        asymmetric_weights(values * np.nan)
+        fit(WhRank(n_pairs=0), values, y)

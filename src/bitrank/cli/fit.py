@@ -73,7 +73,7 @@ def _learn(arguments: argparse.Namespace) -> RankingSVM:
     codes = read_array(arguments.codes)
     if arguments.triplets is not None:
         queries = None if arguments.queries is None else read_array(arguments.queries)
-        return ranker.fit_quadruplets(codes, read_array(arguments.triplets), queries)
+        return ranker.fit_constraints(codes, read_array(arguments.triplets), queries=queries)
     if arguments.queries is not None:
         raise ValueError("--queries goes with --triplets")
     return ranker.fit(codes, read_array(arguments.labels))
@@ -81,7 +81,7 @@ def _learn(arguments: argparse.Namespace) -> RankingSVM:
 
 def _facts(ranker: RankingSVM) -> dict[str, Any]:
     """The held-out figures of uniform weights and of those that were chosen."""
-    uniform, params = ranker.report_[0], ranker.params_
+    uniform, params = ranker.report_[0], {**ranker.params_, "blend": ranker.blend_}
     tried = [line for line in ranker.report_ if all(line.get(name) == value for name, value in params.items())]
     chosen = tried[-1] if tried and params["blend"] else uniform
     figures = [name for name in ("map", "p10", "order") if name in uniform]

@@ -27,6 +27,8 @@ class AgreementRanker(Ranker):
 
     Parameters
     ----------
+    n_bits : int, optional
+        Length of the codes; by default the number of values per row.
     n_rows : int, default=3000
         Rows to draw, each paired with the nearest row of its class.
     random_state : int, RandomState or None, default=None
@@ -57,7 +59,8 @@ class AgreementRanker(Ranker):
     spread_: npt.NDArray[np.float64]
     weights_: Weights
 
-    def __init__(self, n_rows: int = 3000, *, random_state: Any = None) -> None:
+    def __init__(self, n_bits: int | None = None, *, n_rows: int = 3000, random_state: Any = None) -> None:
+        self.n_bits = n_bits
         self.n_rows = n_rows
         self.random_state = random_state
 

@@ -22,6 +22,8 @@ class WhRank(Ranker):
 
     Parameters
     ----------
+    n_bits : int, optional
+        Length of the codes; by default the number of values per row.
     n_pairs : int, default=20000
         Pairs to draw: a class with a probability proportional to its size, then two different rows of it.
     random_state : int, RandomState or None, default=None
@@ -51,7 +53,8 @@ class WhRank(Ranker):
 
     weights_: Weights
 
-    def __init__(self, n_pairs: int = 20000, *, random_state: Any = None) -> None:
+    def __init__(self, n_bits: int | None = None, *, n_pairs: int = 20000, random_state: Any = None) -> None:
+        self.n_bits = n_bits
         self.n_pairs = n_pairs
         self.random_state = random_state
 

@@ -5,13 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from test_query_adaptive import differences, direct_loss, toy
 
 from bitrank import Index, QueryVectorRanker
 from bitrank.codes import distances, pack, signs, split_vectors, unpack
-from bitrank.ranking import listwise
-from bitrank.ranking import query_vector as query_vectors
+from bitrank.ranking import held_out, listwise, query_vector
 from bitrank.ranking.gate import BLENDS
 
 
@@ -42,7 +40,7 @@ def test_a_code_and_weights_order_as_the_inner_product(n, n_bits, seed):
 def test_an_index_answers_them():
     codes, y = toy()
     queries = fast().fit(codes, y).queries_for(codes[:5])
-    found = Index(codes, n_bits=16).search(queries.codes, 10, weights=queries.weights)
+    found = Index(codes, n_bits=16).search(queries, 10)
     expected = np.sort(distances(queries.codes, codes, queries.weights), axis=1)[:, :10]
     np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=1e-6)
 
@@ -56,11 +54,11 @@ def test_a_step_descends_the_loss(monkeypatch):
     bits, y = signs(pack(rng.integers(2, size=(12, n_bits))), n_bits), rng.integers(2, size=12)
     inputs = np.hstack([bits, rng.normal(size=(12, 2)), np.ones((12, 1))]).astype(np.float32)
     shapes = (n_bits, n_inputs), (n_hidden, n_inputs), (n_bits, n_hidden)
-    network = query_vectors._Network(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
+    network = query_vector._Network(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
     seen = []
-    monkeypatch.setattr(query_vectors, "_start", lambda *_: network)
+    monkeypatch.setattr(query_vector, "_start", lambda *_: network)
     monkeypatch.setattr(listwise.Adam, "step", lambda self, gradient, rate: seen.append(gradient))
-    query_vectors._train(inputs, bits, y, np.arange(12), n_hidden, 1, np.random.default_rng(1), "")
+    query_vector._train(inputs, bits, y, np.arange(12), n_hidden, 1, np.random.default_rng(1), "")
     batch = np.random.default_rng(1)
     queries, items = batch.integers(12, size=12), batch.integers(12, size=12)
     similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)
@@ -82,16 +80,10 @@ def test_a_step_descends_the_loss(monkeypatch):
 @pytest.mark.parametrize("with_features", [False, True])
 def test_digits_rank_better_than_by_hamming(itq_digits, with_features):
     """The values before the sign, with their signs, as features."""
-    rows, queries = (
-        (signs(codes, 32) * magnitudes if with_features else None)
-        for codes, magnitudes in (
-            (itq_digits.codes, itq_digits.magnitudes),
-            (itq_digits.queries, itq_digits.query_magnitudes),
-        )
-    )
-    ranker = fast(n_steps=100, n_hidden=64).fit(itq_digits.codes, itq_digits.y, rows)
+    rows, queries = (itq_digits.values, itq_digits.query_values) if with_features else (None, None)
+    ranker = fast(n_steps=100, n_hidden=64).fit(itq_digits.codes, itq_digits.y, features=rows)
     hamming_map, hamming_p10 = itq_digits.figures()
-    made = ranker.queries_for(itq_digits.queries, queries)
+    made = ranker.queries_for(itq_digits.queries, features=queries)
     found = itq_digits.figures(made.weights, made.codes)
     assert found[0] > hamming_map + (0.2 if with_features else 0.12)
     assert found[1] > hamming_p10 - 0.002
@@ -99,12 +91,11 @@ def test_digits_rank_better_than_by_hamming(itq_digits, with_features):
     assert ranker.n_features_ == (32 if with_features else 0)
 
 
-def test_digits_with_magnitudes_rank_better_than_by_the_asymmetric_distance(itq_digits):
-    given = signs(itq_digits.codes, 32) * itq_digits.magnitudes, itq_digits.magnitudes
-    asked = signs(itq_digits.queries, 32) * itq_digits.query_magnitudes, itq_digits.query_magnitudes
-    ranker = fast(n_steps=100, n_hidden=64).fit(itq_digits.codes, itq_digits.y, *given)
-    made = ranker.queries_for(itq_digits.queries, *asked)
-    found, asymmetric = itq_digits.figures(made.weights, made.codes), itq_digits.figures(itq_digits.query_magnitudes)
+def test_float_queries_of_digits_rank_better_than_by_the_asymmetric_distance(itq_digits):
+    values, asked = itq_digits.values, itq_digits.query_values
+    ranker = fast(n_steps=100, n_hidden=64).fit(itq_digits.codes, itq_digits.y, queries=values, features=values)
+    made = ranker.queries_for(asked, features=asked)
+    found, asymmetric = itq_digits.figures(made.weights, made.codes), itq_digits.figures(np.abs(asked))
     assert found[0] > asymmetric[0] + 0.18
     assert found[1] > asymmetric[1] - 0.002
 
@@ -117,15 +108,15 @@ def test_random_labels_keep_the_query_as_it_is(itq_digits, seed):
     queries = ranker.queries_for(itq_digits.queries)
     np.testing.assert_array_equal(queries.codes, itq_digits.queries)
     np.testing.assert_array_equal(queries.weights, np.ones((800, 32), np.float32))
-    values = itq_digits.query_magnitudes
-    found = ranker.queries_for(itq_digits.queries, magnitudes=values).weights
-    np.testing.assert_allclose(found, values / values.mean(axis=1, keepdims=True), rtol=1e-5)
+    sizes = np.abs(itq_digits.query_values)
+    found = ranker.queries_for(itq_digits.query_values).weights
+    np.testing.assert_allclose(found, sizes / sizes.mean(axis=1, keepdims=True), rtol=1e-5)
 
 
 def test_precision_at_10_is_judged_beyond_the_nearest_by_hamming(itq_digits, monkeypatch):
     """Turned bits bring far items to the top; the gate sees them, also where few of the nearest are looked at."""
     whole = fast().fit(itq_digits.codes[:900], itq_digits.y[:900]).report_[-1]
-    monkeypatch.setattr(query_vectors.gate, "_NEAREST", 200)
+    monkeypatch.setattr(held_out, "_NEAREST", 200)
     near = fast().fit(itq_digits.codes[:900], itq_digits.y[:900]).report_[-1]
     assert near["p10"] == pytest.approx(whole["p10"], abs=1e-3)
 
@@ -148,8 +139,6 @@ def test_clone_and_parameters():
 def test_bad_input():
     codes, y = toy()
     features = np.ones((200, 3), np.float32)
-    with pytest.raises(NotFittedError):
-        fast().queries_for(codes)
     with pytest.raises(ValueError, match="at least two classes"):
         fast().fit(codes, np.zeros(200))
     for name in ("n_steps", "n_hidden"):
@@ -157,20 +146,11 @@ def test_bad_input():
             fast(**{name: 0}).fit(codes, y)
     for wrong in (features[:3], features[0]):
         with pytest.raises(ValueError, match=r"features must have shape \(200, n_features\)"):
-            fast().fit(codes, y, wrong)
+            fast().fit(codes, y, features=wrong)
     with pytest.raises(ValueError, match="features must be finite"):
-        fast().fit(codes, y, np.full((200, 3), np.nan))
+        fast().fit(codes, y, features=np.full((200, 3), np.nan))
     with pytest.raises(ValueError, match="scoring must be one of"):
         fast(scoring="best").fit(codes, y)
-    ranker = fast().fit(codes, y, np.random.default_rng(0).normal(size=(200, 3)))
-    with pytest.raises(ValueError, match=r"features must have shape \(2, 3\), one row a code, got \(2, 0\)"):
-        ranker.queries_for(codes[:2])
-    with pytest.raises(ValueError, match="magnitudes must have shape"):
-        fast().fit(codes, y, magnitudes=features)
-    with pytest.raises(ValueError, match="magnitudes must have shape"):
-        ranker.queries_for(codes[:2], features[:2], magnitudes=features[:2])
-    with pytest.raises(ValueError, match="query_codes"):
-        ranker.queries_for(codes[:2, :1], features[:2])
     with pytest.raises(ValueError, match="vectors must be a matrix"):
         split_vectors([1.0, 2.0])
     with pytest.raises(ValueError, match="vectors must be finite"):
