@@ -1,11 +1,8 @@
-"""Pictures of the report, drawn with matplotlib from the results alone.
-
-Each function draws one and returns whether there was anything to draw.
-"""
+"""Pictures of the report. Each function draws one and returns False if there is nothing to draw."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.plan import HASHERS, LENGTHS
-from experiments.protocols import CLICK_C, PAGES, QUADRUPLETS, RECALLS, SLOTS, STEPS
+from experiments.protocols import CLICK_C, CURVES, PAGES, QUADRUPLETS, RECALLS, SLOTS, STEPS
 from experiments.tables import Results
 
 TITLES = {
@@ -23,7 +20,7 @@ TITLES = {
     "digits": "digits",
     "banking77": "banking77",
 }
-# One colour a ranking, told apart by colour-blind readers as well; what others do is dashed.
+# One colour per ranking, also distinct for colour-blind readers; baselines are dashed.
 STYLES: dict[str, dict[str, Any]] = {
     "Hamming": {"color": "#8c8c8c", "linestyle": "--"},
     "WhRank-adaptive": {"color": "#b58900", "linestyle": "--"},
@@ -36,12 +33,11 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def map_by_bits(results: Results, path: Path, datasets: Sequence[str], hasher: str = "ITQ") -> bool:
-    """MAP against the number of bits, a panel a dataset: the README's first picture."""
-    names = ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive", "QueryVector")
+    """Draw MAP against the number of bits, one panel per data set: the README's first picture."""
     figure = Figure(figsize=(3.7 * len(datasets), 3.6), layout="constrained")
     drawn = False
     for axes, dataset in zip(_panels(figure, 1, len(datasets)), datasets, strict=True):
-        for name in names:
+        for name in CURVES:
             lengths = [n for n in LENGTHS if results.mean("full", dataset, hasher, n, name) is not None]
             means = [results.mean("full", dataset, hasher, n, name) for n in lengths]
             axes.plot(lengths, means, marker="o", markersize=4, label=name, **STYLES[name])
@@ -53,26 +49,23 @@ def map_by_bits(results: Results, path: Path, datasets: Sequence[str], hasher: s
 
 
 def pr_curves(results: Results, path: Path, dataset: str, protocol: str = "full") -> bool:
-    """Mean PR curves, a panel a hasher and length."""
+    """Draw mean PR curves, one panel per hasher and length."""
     lengths = [n for n in LENGTHS if results.cell(protocol, dataset, "ITQ", n, "Hamming")] or [32]
     figure = Figure(figsize=(2.7 * len(lengths) + 1.2, 2.5 * len(HASHERS) + 0.7), layout="constrained")
     drawn = False
-    panels = iter(_panels(figure, len(HASHERS), len(lengths)))
-    for hasher in HASHERS:
-        for n_bits in lengths:
-            axes = next(panels)
-            for name in ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive", "QueryVector"):
-                cell = results.cell(protocol, dataset, hasher, n_bits, name)
-                if cell and "curve" in cell:
-                    axes.plot(RECALLS, cell["curve"], label=name, **STYLES[name])
-                    drawn = True
-            _tidy(axes, f"{hasher}, {n_bits} bits", "recall", "precision")
-            axes.set(xlim=(0, 1), ylim=(0, 1))
+    for axes, hasher, n_bits in _grid(figure, lengths):
+        for name in CURVES:
+            cell = results.cell(protocol, dataset, hasher, n_bits, name)
+            if cell and "curve" in cell:
+                axes.plot(RECALLS, cell["curve"], label=name, **STYLES[name])
+                drawn = True
+        _tidy(axes, f"{hasher}, {n_bits} bits", "recall", "precision")
+        axes.set(xlim=(0, 1), ylim=(0, 1))
     return _save(figure, path, drawn)
 
 
 def acdv(results: Results, path: Path, dataset: str) -> bool:
-    """Differences of codes within a class and between classes, a row a pair, and how often each bit differs."""
+    """Draw code differences within a class and between classes, one row per pair, and how often each bit differs."""
     cell = results.cell("picture", dataset, "ITQ", 32, "pairs")
     if cell is None:
         return False
@@ -88,26 +81,21 @@ def acdv(results: Results, path: Path, dataset: str) -> bool:
 
 
 def acdv_rates(results: Results, path: Path, dataset: str) -> bool:
-    """How often each bit differs within a class and between classes, a panel a hasher and length."""
+    """Draw how often each bit differs within a class and between classes, one panel per hasher and length."""
     figure = Figure(figsize=(2.7 * len(LENGTHS) + 1.2, 2.2 * len(HASHERS) + 0.7), layout="constrained")
     drawn = False
-    panels = iter(_panels(figure, len(HASHERS), len(LENGTHS)))
-    for hasher in HASHERS:
-        for n_bits in LENGTHS:
-            axes = next(panels)
-            if cell := results.cell("picture", dataset, hasher, n_bits, "pairs"):
-                axes.step(range(n_bits), cell["same_rate"], where="mid", label="same class", color="#d55e00")
-                axes.step(
-                    range(n_bits), cell["different_rate"], where="mid", label="different classes", color="#8c8c8c"
-                )
-                drawn = True
-            _tidy(axes, f"{hasher}, {n_bits} bits", "bit", "differs")
-            axes.set_ylim(0, 0.7)
+    for axes, hasher, n_bits in _grid(figure, LENGTHS):
+        if cell := results.cell("picture", dataset, hasher, n_bits, "pairs"):
+            axes.step(range(n_bits), cell["same_rate"], where="mid", label="same class", color="#d55e00")
+            axes.step(range(n_bits), cell["different_rate"], where="mid", label="different classes", color="#8c8c8c")
+            drawn = True
+        _tidy(axes, f"{hasher}, {n_bits} bits", "bit", "differs")
+        axes.set_ylim(0, 0.7)
     return _save(figure, path, drawn)
 
 
 def online(results: Results, path: Path, datasets: Sequence[str]) -> bool:
-    """Online against offline at 32 bits."""
+    """Draw online against offline learning at 32 bits."""
     names = ("Hamming", "RankingSVM", "Online")
     figure = Figure(figsize=(3.7 * len(datasets), 3.4), layout="constrained")
     drawn = False
@@ -129,7 +117,7 @@ def online(results: Results, path: Path, datasets: Sequence[str]) -> bool:
 
 
 def drift(results: Results, path: Path, datasets: Sequence[str]) -> bool:
-    """MAP while the collection doubles."""
+    """Draw MAP while the collection doubles."""
     styles = {"Hamming": "Hamming", "frozen": "paper-exact", "online": "Online", "retrained": "RankingSVM"}
     lines = {name: [f"{name}-step{step}" for step in STEPS] for name in styles}
     xs = [100 * step / max(STEPS) for step in STEPS]
@@ -137,14 +125,14 @@ def drift(results: Results, path: Path, datasets: Sequence[str]) -> bool:
 
 
 def quadruplets(results: Results, path: Path, datasets: Sequence[str]) -> bool:
-    """MAP against the number of quadruplets."""
+    """Draw MAP against the number of quadruplets."""
     styles = {"paper-exact": "paper-exact", "RankingSVM": "RankingSVM"}
     lines = {name: [f"{name}-n{n}" for n in QUADRUPLETS] for name in styles}
     return _lines(results, path, "quadruplets", datasets, lines, QUADRUPLETS, "quadruplets", styles, log=True)
 
 
 def clicks(results: Results, path: Path, datasets: Sequence[str], n_bits: int) -> bool:
-    """MAP and P@10 against the number of pages."""
+    """Draw MAP and P@10 against the number of pages."""
     figure = Figure(figsize=(8.4, 3.4 * len(datasets)), layout="constrained")
     drawn = False
     panels = iter(_panels(figure, len(datasets), 2))
@@ -156,10 +144,10 @@ def clicks(results: Results, path: Path, datasets: Sequence[str], n_bits: int) -
                 for slots in SLOTS:
                     key = ("clicks", dataset, "ITQ", n_bits)
                     means = [results.mean(*key, f"explore{slots}-C{c}-pages{p}", figure=which) for p in PAGES]
-                    there = [(place, mean) for place, mean in enumerate(means) if mean is not None]
-                    drawn |= bool(there)
+                    points = [(place, mean) for place, mean in enumerate(means) if mean is not None]
+                    drawn |= bool(points)
                     style = {"color": colors[slots], "linestyle": "-" if c == CLICK_C[0] else ":"}
-                    axes.plot(*np.reshape(there, (-1, 2)).T, marker="o", label=f"{slots} explored, C={c}", **style)
+                    axes.plot(*np.reshape(points, (-1, 2)).T, marker="o", label=f"{slots} explored, C={c}", **style)
             _tidy(axes, TITLES[dataset], "pages", label)
             axes.set_xticks(range(len(PAGES)), PAGES)
     return _save(figure, path, drawn)
@@ -181,9 +169,9 @@ def _lines(
     for axes, dataset in zip(_panels(figure, 1, len(datasets)), datasets, strict=True):
         for name, rankings in lines.items():
             means = [results.mean(protocol, dataset, "ITQ", 64, ranking) for ranking in rankings]
-            there = [(x, mean) for x, mean in zip(xs, means, strict=True) if mean is not None]
-            drawn |= bool(there)
-            axes.plot(*np.reshape(there, (-1, 2)).T, marker="o", markersize=4, label=name, **STYLES[styles[name]])
+            points = [(x, mean) for x, mean in zip(xs, means, strict=True) if mean is not None]
+            drawn |= bool(points)
+            axes.plot(*np.reshape(points, (-1, 2)).T, marker="o", markersize=4, label=name, **STYLES[styles[name]])
         _tidy(axes, f"{TITLES[dataset]}, ITQ 64 bits", xlabel, "MAP")
         if log:
             axes.set_xscale("log")
@@ -192,6 +180,14 @@ def _lines(
 
 def _panels(figure: Figure, n_rows: int, n_columns: int) -> list[Any]:
     return list(np.ravel(figure.subplots(n_rows, n_columns)))
+
+
+def _grid(figure: Figure, lengths: Sequence[int]) -> Iterator[tuple[Any, str, int]]:
+    """Yield one panel per hasher and length: one row per hasher."""
+    panels = iter(_panels(figure, len(HASHERS), len(lengths)))
+    for hasher in HASHERS:
+        for n_bits in lengths:
+            yield next(panels), hasher, n_bits
 
 
 def _tidy(axes: Any, title: str, xlabel: str, ylabel: str) -> None:

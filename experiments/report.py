@@ -1,6 +1,6 @@
-"""Write the report: ``python -m experiments.report`` reads the results and writes docs/results.md and its pictures.
+"""Write the report: ``python -m experiments.report`` reads the cells and writes docs/results.md and its pictures.
 
-It computes nothing but means and deviations over seeds; what has no file is printed as missing.
+It computes means and deviations over seeds, and prints "missing" for a cell that is not stored.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean, pstdev
 
+from bitrank.files import replacing
 from experiments import cells, figures
 from experiments.plan import HASHERS, IMAGES, LENGTHS, QUICK_HASHERS, groups
 from experiments.protocols import CLICK_C, PAGES, QUADRUPLETS, SLOTS, STEPS, UNSEEN, rankings_of
@@ -19,8 +20,8 @@ from experiments.tables import (
     beside_paper,
     bold_best,
     every_ranking,
+    goals,
     markdown,
-    reached,
     source,
 )
 
@@ -29,7 +30,7 @@ TEXT = Path(__file__).parent / "text"
 
 
 class Page:
-    """The page under construction, and where its pictures go."""
+    """A page under construction, and the folder of its pictures."""
 
     def __init__(self, results: Results, output: Path, quick: bool) -> None:
         self.results, self.pictures, self.parts = results, output / "pictures", [_text("opening")]
@@ -39,17 +40,22 @@ class Page:
         self.quick = quick
 
     def add(self, *parts: str) -> None:
-        """Paragraphs."""
+        """Add paragraphs."""
         self.parts += parts
 
     def picture(self, drawn: bool, name: str, title: str, source: str) -> None:
-        """A picture that was drawn, or that it is missing."""
+        """Add a picture, or say that it is missing."""
         self.add(f"![{title}](pictures/{name})" if drawn else f"{title}: {MISSING}.", source)
 
     def write(self, path: Path) -> None:
-        """Put the page together."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n\n".join(part.strip() for part in self.parts if part.strip()) + "\n", encoding="utf-8")
+        """Write all paragraphs to a file."""
+        _write(path, [part.strip() for part in self.parts if part.strip()])
+
+
+def _write(path: Path, paragraphs: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(("\n\n".join(paragraphs) + "\n").encode())
 
 
 def _text(name: str) -> str:
@@ -58,54 +64,49 @@ def _text(name: str) -> str:
 
 def write_report(folder: Path, output: Path, quick: bool = False) -> None:
     """Write results.md, its pictures, and readme.md with the README's picture and table."""
-    page = Page(Results(folder, "quick" if quick else "reproduce"), output, quick)
-    results = page.results
-    planned = {group: rankings_of(group.protocol, group.dataset) for group in groups_of(quick)}
+    plan = "quick" if quick else "reproduce"
+    results = Results(folder, plan)
+    page = Page(results, output, quick)
+    planned = {group: rankings_of(group.protocol, group.dataset) for group in groups(plan)}
     n_all = sum(map(len, planned.values()))
     n_missing = sum(len(cells.missing(results.cells, group, names, None)) for group, names in planned.items())
     last = cells.read_run(folder)
-    ran = "The last run computed {cells} in {minutes} minutes, {workers} at a time on {cores} cores (`run.json`)."
-    page.add(f"{n_all - n_missing} of {n_all} cells are there. {ran.format(**last) if last else ''}")
+    ran = "The last run computed {cells} of them in {minutes} minutes with {workers} processes on {cores} cores."
+    page.add(f"{n_all - n_missing} of {n_all} cells are present. {ran.format(**last) if last else ''}")
     drawn = figures.map_by_bits(results, page.pictures / "map_by_bits.png", page.images)
     title = "MAP against the number of bits, codes of ITQ"
     page.picture(drawn, "map_by_bits.png", title, source("full", "<dataset>"))
     if not quick:
-        page.add("## What was to be reached", markdown(["to reach", "reached"], reached(results)))
+        page.add("## Goals", markdown(["goal", "result"], goals(results)))
     _maps(page)
     _acdv(page)
     _online(page)
     _questions(page)
     page.write(output / "results.md")
     fragment = [f"![{title}](docs/pictures/map_by_bits.png)", readme_table(results, page.images, quick)]
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "readme.md").write_text("\n\n".join(fragment) + "\n", encoding="utf-8")
-
-
-def groups_of(quick: bool) -> list:
-    """The groups that the report is about."""
-    return groups("quick" if quick else "reproduce")
+    _write(folder / "readme.md", fragment)
 
 
 def readme_table(results: Results, images: tuple[str, ...], quick: bool) -> str:
-    """MAP and P@10 of the main rankings, ITQ, on every set: for the README."""
+    """Return the README's table: MAP and P@10 of the main rankings with ITQ on every data set."""
     n_bits = 32 if quick else 64
     columns = [("full", dataset, "ITQ", n_bits) for dataset in images]
     columns += [] if quick else [("full", "banking77", "SignBits", 384)]
     names = ("Hamming", "WhRank-adaptive", "asymmetric", "paper-exact")
     names += ("RankingSVM", "Online", "QueryAdaptive", "QueryVector")
-    cut = []
+    shown = []
     for key in columns:
         parts = []
         for figure in ("map", "p10"):
             means = [results.mean(*key, name, figure=figure) for name in names]
             parts.append(bold_best([results.show(*key, name, figure=figure) for name in names], means))
-        cut.append([" · ".join(pair) for pair in zip(*parts, strict=True)])
+        shown.append([" · ".join(pair) for pair in zip(*parts, strict=True)])
     header = ["MAP · P@10", *(f"{figures.TITLES[key[1]]}, {key[2]} {key[3]}" for key in columns)]
-    return markdown(header, [[name, *(column[i] for column in cut)] for i, name in enumerate(names)])
+    return markdown(header, [[name, *(column[i] for column in shown)] for i, name in enumerate(names)])
 
 
 def _maps(page: Page) -> None:
-    """The MAP tables and the PR curves."""
+    """Add the tables of MAP and the PR curves."""
     listed = [("full", dataset) for dataset in page.images] + ([] if page.quick else [("authors", "mnist")])
     for protocol, dataset in listed:
         page.add(f"## {figures.TITLES[dataset]}, {protocol} protocol", _sizes(page.results, protocol, dataset))
@@ -132,12 +133,12 @@ def _maps(page: Page) -> None:
 def _sizes(results: Results, protocol: str, dataset: str) -> str:
     params = results.params(protocol, dataset)
     if not params:
-        return f"All cells {MISSING}."
-    return f"{params['n_queries']} queries in {params['n_items']} items; learned from {params['n_train']}."
+        return f"All cells are {MISSING}."
+    return "{n_queries} queries among {n_items} items; learned from {n_train} rows.".format(**params)
 
 
 def _acdv(page: Page) -> None:
-    """Table 1 and the picture of code differences."""
+    """Add Table 1 and the pictures of code differences."""
     dataset = page.images[0]
     paper = {"LSH": "71.3", "SH": "83.5", "ITQ": "85.7"}
     lengths = (64,) if page.quick else LENGTHS
@@ -148,7 +149,7 @@ def _acdv(page: Page) -> None:
             values = page.results.values("acdv", dataset, hasher, n_bits, "linear-SVM", figure="accuracy")
             rows[-1].append(f"{100 * mean(values):.1f} ±{100 * pstdev(values):.1f}" if values else MISSING)
         rows[-1].append(paper.get(hasher, "–"))
-    page.add("## Table 1: code differences, told apart by a linear SVM", _text("acdv"))
+    page.add("## Table 1: code differences classified by a linear SVM", _text("acdv"))
     header = ["accuracy, %", *(f"{n_bits} bits" for n_bits in lengths), "paper's, 64 bits"]
     page.add(markdown(header, rows), source("acdv", dataset))
     drawn = figures.acdv(page.results, page.pictures / "acdv.png", dataset)
@@ -156,12 +157,12 @@ def _acdv(page: Page) -> None:
     page.picture(drawn, "acdv.png", title, source("picture", dataset))
     if not page.quick:
         drawn = figures.acdv_rates(page.results, page.pictures / "acdv_rates.png", dataset)
-        title = "How often each bit differs, every hasher and length"
+        title = "How often each bit differs, for every hasher and length"
         page.picture(drawn, "acdv_rates.png", title, source("picture", dataset))
 
 
 def _online(page: Page) -> None:
-    """The picture at 32 bits, as in the paper, and the table of all lengths."""
+    """Add the picture at 32 bits, as in the paper, and the table of all lengths."""
     page.add("## Online against offline", _text("online"))
     drawn = figures.online(page.results, page.pictures / "online.png", page.images)
     title = "MAP of online and offline learning, 32 bits"
@@ -177,7 +178,7 @@ def _online(page: Page) -> None:
 
 
 def _questions(page: Page) -> None:
-    """What the paper leaves open."""
+    """Add the questions that the paper leaves open."""
     if not page.quick:
         _unseen(page)
         steps = {f"step {step}": step for step in STEPS}
@@ -215,15 +216,15 @@ def _question(
     draw: Callable[[Results, Path, tuple[str, ...]], bool],
     n_bits: int = 64,
 ) -> None:
-    """A question with a picture: MAP · P@10 · P@100 along its axis."""
+    """Add a question with its picture and its tables of MAP · P@10 · P@100."""
     page.add(f"## {title}", _text(protocol))
     drawn = draw(page.results, page.pictures / f"{protocol}.png", page.large)
     page.picture(drawn, f"{protocol}.png", title, source(protocol, "<dataset>"))
     for dataset in page.large:
         rows = []
-        for name, cells_of in rankings.items():
+        for name, names in rankings.items():
             row = []
-            for ranking in cells_of:
+            for ranking in names:
                 key = (protocol, dataset, "ITQ", n_bits, ranking)
                 texts = [page.results.show(*key, figure=figure) for figure in ("map", "p10", "p100")]
                 row.append(MISSING if MISSING in texts else " · ".join(texts))
