@@ -23,6 +23,7 @@ from splits import banking_parts, make_hasher, mnist_halves
 import bitrank
 from bitrank import ITQ, OnlineRankingSVM, QueryAdaptiveRanker, RankingSVM
 from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.vocabulary import Queries
 
 Rows = list[tuple[str, dict[str, Figure | float]]]
 
@@ -46,10 +47,7 @@ def online(report: Report, options: argparse.Namespace) -> None:
                 "offline": RankingSVM(random_state=seed).fit_constraints(data.codes, quadruplets),
                 "fit": RankingSVM(random_state=seed).fit(data.codes, data.y),
             }
-            maps = {
-                key: data.evaluate(ranker.queries_for(data.query_codes).weights)["map"]
-                for key, ranker in rankers.items()
-            }
+            maps = {key: data.evaluate(ranker.queries_for(data.query_codes))["map"] for key, ranker in rankers.items()}
             rows.append({"hamming": data.evaluate()["map"], **maps})
             report.add(f"{name} 32, seed {seed}", **rows[-1])
         row = {key: fmean(row[key] for row in rows) for key in rows[0]}
@@ -73,27 +71,26 @@ def compare(classes: str, n_bits: int | None, quick: bool) -> Rows:
     new = classes == "new"
     data = banking_parts(new) if n_bits is None else mnist_halves(ITQ(n_bits, random_state=0), 0, quick, new)
     name = f"{'banking77' if n_bits is None else f'MNIST ITQ {n_bits}'}, {classes} classes"
-    hamming, asymmetric = data.evaluate(), data.evaluate(np.abs(data.query_values))
+    hamming, asymmetric = data.evaluate(), data.evaluate(Queries(data.query_codes, np.abs(data.query_values)))
     whrank = bitrank.WhRank(random_state=0).fit(data.codes, data.y, queries=data.values)
     rows: Rows = []
     for with_magnitudes in (False, True):
-        rows_as_queries, asked = (data.values, data.query_values) if with_magnitudes else (None, data.query_codes)
+        rows_as_queries, queries = (data.values, data.query_values) if with_magnitudes else (None, data.query_codes)
         rival, kind = (asymmetric, ", magnitudes") if with_magnitudes else (hamming, "")
         rows.append((f"{name}, {'asymmetric' if with_magnitudes else 'Hamming'}", {**rival}))
-        rows.append((f"{name}, WhRank{kind}", {**data.evaluate(whrank.queries_for(asked).weights)}))
+        rows.append((f"{name}, WhRank{kind}", {**data.evaluate(whrank.queries_for(queries))}))
         for learner in (RankingSVM, OnlineRankingSVM, QueryAdaptiveRanker):
             ranker = learner(validation="classes" if new else "rows", random_state=0)
             seconds = timed(ranker.fit, data.codes, data.y, queries=rows_as_queries)[0]
-            row = data.evaluate(ranker.queries_for(asked).weights)
+            row = data.evaluate(ranker.queries_for(queries))
             figures = {key: Figure(value, least=rival[key] - 0.002) for key, value in row.items()}
             if learner is QueryAdaptiveRanker and name == "banking77, seen classes" and not with_magnitudes:
                 figures = {"map": Figure(row["map"], least=0.70), "p10": Figure(row["p10"], least=rival["p10"] + 0.06)}
             rows.append((f"{name}, {learner.__name__}{kind}", {**figures, "fit_s": seconds}))
-    for kind, given, asked in (("", None, None), (", values", data.values, data.query_values)):
+    for kind, features, query_features in (("", None, None), (", values", data.values, data.query_values)):
         vectors = bitrank.QueryVectorRanker(validation="classes" if new else "rows", random_state=0)
-        seconds = timed(vectors.fit, data.codes, data.y, features=given)[0]
-        queries = vectors.queries_for(data.query_codes, features=asked)
-        row = data.evaluate(queries.weights, queries.codes)
+        seconds = timed(vectors.fit, data.codes, data.y, features=features)[0]
+        row = data.evaluate(vectors.queries_for(data.query_codes, features=query_features))
         figures = {key: Figure(value, least=hamming[key] - 0.002) for key, value in row.items()}
         rows.append((f"{name}, QueryVectorRanker{kind}", {**figures, "fit_s": seconds}))
     return rows
@@ -139,7 +136,7 @@ def mnist_cell(coded: str, seed: int, quick: bool) -> list[tuple[str, str, dict[
             ranker = learner(scoring=scoring, random_state=seed)
             cpu = time.process_time()  # less sensitive to other load than the wall time
             seconds = timed(ranker.fit, data.codes, data.y)[0]
-            row = data.evaluate(ranker.queries_for(data.query_codes).weights)
+            row = data.evaluate(ranker.queries_for(data.query_codes))
             row |= {f"{key}_gain": row[key] - hamming[key] for key in hamming}
             row |= {"fit_s": seconds, "fit_cpu_s": time.process_time() - cpu}
             rows.append((learner.__name__, scoring, row))

@@ -8,6 +8,7 @@ import bitrank
 from bitrank.codes import distances, pack
 from bitrank.datasets import banking77, digits, mnist
 from bitrank.metrics import average_precision, precision_at
+from bitrank.vocabulary import Queries
 
 
 class Split:
@@ -22,14 +23,11 @@ class Split:
         self.queries = np.sort(np.concatenate([rows[: len(rows) // share] for rows in by_class]))
         self.query_codes, self.query_values = self.test_codes[self.queries], test_values[self.queries]
 
-    def evaluate(self, weights: np.ndarray | None = None, query_codes: np.ndarray | None = None) -> dict[str, float]:
-        """Return MAP and P@10 with one row of weights per query; None is plain Hamming.
-
-        `query_codes` replaces the queries' codes in the search.
-        """
-        parts, searched = [], self.query_codes if query_codes is None else query_codes
+    def evaluate(self, queries: Queries | None = None) -> dict[str, float]:
+        """Return MAP and P@10 of the queries as a ranker returns them; None is plain Hamming."""
+        parts, codes = [], self.query_codes if queries is None else queries.codes
         for part in np.array_split(np.arange(len(self.queries)), max(1, len(self.queries) // 250)):
-            to_all = distances(searched[part], self.test_codes, None if weights is None else weights[part])
+            to_all = distances(codes[part], self.test_codes, None if queries is None else queries.weights[part])
             relevant = self.test_y[self.queries[part]][:, None] == self.test_y
             parts.append([average_precision(to_all, relevant), precision_at(to_all, relevant, 10)])
         ap, p10 = np.concatenate(parts, axis=1)

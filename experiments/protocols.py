@@ -240,7 +240,7 @@ def timing(group: Group, wanted: list[str], data: Data) -> Records:
     rows = split("full", data.y, group.seed)
     queries = draw_queries(data.y[rows.test], np.random.default_rng(group.seed), most=len(data.y))
     coded = encode(group, data, Split(rows.train, rows.test, queries))
-    _, weights = Rankings(coded, group.dataset, group.seed).queries(wanted[0])
+    weights = Rankings(coded, group.dataset, group.seed).whrank.weights_
     relevant = coded.test_y[coded.queries][:, None] == coded.test_y
     start = time.perf_counter()
     figures = evaluate(distances(coded.test_codes[coded.queries], coded.test_codes, weights), relevant)

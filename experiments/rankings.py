@@ -1,7 +1,4 @@
-"""The rankings that are compared: from the codes of a split to weights for its queries, by name.
-
-Learners that are needed twice are fitted once; `run` asks for one ranking after the other and judges it.
-"""
+"""The rankings that are compared, by name: from a split as codes to the codes and weights of its queries."""
 
 from __future__ import annotations
 
@@ -28,22 +25,22 @@ from bitrank.ranking.quadruplets import draw_quadruplets
 from bitrank.vocabulary import Queries
 from experiments.data import Coded
 
-# Quadruplets that the paper drew; as many as for MNIST where it says nothing.
+# Quadruplets that the paper drew; the number for MNIST where it does not say.
 PAPER_QUADRUPLETS = {"mnist": 5000, "cifar10": 8000, "youtube_faces": 10_000}
 
-# How far ten quadruplets may move the online weights. A click is worth more than one of 5000 draws from labels: a third
-# of what ships, which serves clicks, came closer to offline learning on the two sets on which it was tried.
+# How far ten quadruplets may move the online weights. A click carries more evidence than one of 5000 quadruplets drawn
+# from labels: a third of the default, which is set for clicks, came closer to offline learning on two data sets.
 ONLINE_C = 0.003
 
 
 class Rankings:
-    """Weights of every ranking for the queries of a split.
+    """Rankers for one split, each fitted at most once.
 
     Parameters
     ----------
     coded : Coded
     dataset : str
-        Its name: the paper draws a number of quadruplets for each.
+        Name of the data set, on which the paper's number of quadruplets depends.
     seed : int
     """
 
@@ -54,7 +51,7 @@ class Rankings:
         self.query_values = coded.test_values[coded.queries]
 
     def queries(self, name: str) -> Queries:
-        """Codes and weights of a ranking for the queries of the split."""
+        """Return the codes and weights of a ranking for the queries of the split."""
         validation: Validation = "classes" if name.endswith("-classes") else "rows"
         codes, values = self.query_codes, self.query_values
         match name.removesuffix("-classes"):
@@ -92,7 +89,7 @@ class Rankings:
                 learner = QueryVectorRanker(validation=validation)
                 self.learn(learner, queries=self.coded.values, features=self.coded.features)
                 return learner.queries_for(values, features=self.coded.query_features)
-        raise ValueError(f"no ranking is called {name!r}")
+        raise ValueError(f"name must be that of a ranking, got {name!r}")
 
     def learn(self, learner: Ranker, **evidence: Any) -> Any:
         """Fit a ranker with default settings to the codes and labels of the training rows."""
@@ -101,33 +98,33 @@ class Rankings:
         return learner.fit(self.coded.codes, self.coded.y, **evidence)
 
     def paper(self, solver: str, n_quadruplets: int) -> RankingSVM:
-        """The paper's objective, constants and draw."""
+        """Fit the paper's objective with its constants to this many quadruplets."""
         return self.learn(RankingSVM(C=100, prior="zero", n_quadruplets=n_quadruplets, solver=solver))
 
     @cached_property
     def whrank(self) -> WhRank:
-        """WhRank, from the values before the sign."""
+        """WhRank, fitted to the values before the sign."""
         return self.learn(WhRank(), queries=self.coded.values)
 
     @cached_property
     def ranking_svm(self) -> RankingSVM:
-        """RankingSVM as it ships."""
+        """RankingSVM with its defaults."""
         return self.learn(RankingSVM())
 
     @cached_property
     def query_adaptive(self) -> QueryAdaptiveRanker:
-        """QueryAdaptiveRanker by MAP: what it learns serves the guarded one, which ships, too."""
+        """QueryAdaptiveRanker by MAP; `with_blend` derives the default from the same training."""
         return self.learn(QueryAdaptiveRanker(scoring="map"))
 
     def with_blend(self, scoring: gate.Scoring) -> QueryAdaptiveRanker:
-        """What another scoring gives: the same weights per query, and another share of them."""
+        """Return the query-adaptive ranker with the blend that another scoring chooses."""
         line = gate.pick(self.query_adaptive.report_, scoring)
         ranker = copy.copy(self.query_adaptive)
         ranker.blend_ = 0.0 if line is None else line["blend"]
         return ranker
 
     def ranking_svm_map(self) -> Ranker:
-        """What scoring="map" chooses, from the report of the default fit, learned from a fresh draw of all rows."""
+        """Learn the choice of scoring="map", taken from the report of the default fit, from a new draw of all rows."""
         line = gate.pick(self.ranking_svm.report_, "map")
         if line is None:
             return self.learn(UniformRanker())
