@@ -8,17 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bitrank import (
-    AgreementRanker,
-    AsymmetricRanker,
-    OnlineRankingSVM,
-    QueryAdaptiveRanker,
-    QueryVectorRanker,
-    Ranker,
-    RankingSVM,
-    UniformRanker,
-    WhRank,
-)
+import bitrank
+from bitrank import QueryAdaptiveRanker, Ranker, RankingSVM, WhRank
 from bitrank.ranking import gate
 from bitrank.ranking.held_out import Validation
 from bitrank.ranking.quadruplets import draw_quadruplets
@@ -56,15 +47,15 @@ class Rankings:
         codes, values = self.query_codes, self.query_values
         match name.removesuffix("-classes"):
             case "Hamming":
-                return self.learn(UniformRanker()).queries_for(codes)
+                return self.learn(bitrank.UniformRanker()).queries_for(codes)
             case "asymmetric":
-                return self.learn(AsymmetricRanker()).queries_for(values)
+                return self.learn(bitrank.AsymmetricRanker()).queries_for(values)
             case "WhRank":
                 return self.whrank.queries_for(codes)
             case "WhRank-adaptive":
                 return self.whrank.queries_for(values)
             case "Agreement":
-                return self.learn(AgreementRanker(), queries=self.coded.values).queries_for(values)
+                return self.learn(bitrank.AgreementRanker(), queries=self.coded.values).queries_for(values)
             case "paper-EGD" | "paper-PGD" | "paper-exact":
                 return self.paper(name.removeprefix("paper-").lower(), self.n_paper).queries_for(codes)
             case "RankingSVM" if validation == "rows":
@@ -76,7 +67,7 @@ class Rankings:
             case "RankingSVM-float":
                 return self.learn(RankingSVM(), queries=self.coded.values).queries_for(values)
             case "Online":
-                return self.learn(OnlineRankingSVM(C=ONLINE_C)).queries_for(codes)
+                return self.learn(bitrank.OnlineRankingSVM(C=ONLINE_C)).queries_for(codes)
             case "QueryAdaptive" if validation == "rows":
                 return self.with_blend("guarded").queries_for(codes)
             case "QueryAdaptive":
@@ -86,7 +77,7 @@ class Rankings:
             case "QueryAdaptive-float":
                 return self.learn(QueryAdaptiveRanker(), queries=self.coded.values).queries_for(values)
             case "QueryVector":
-                learner = QueryVectorRanker(validation=validation)
+                learner = bitrank.QueryVectorRanker(validation=validation)
                 self.learn(learner, queries=self.coded.values, features=self.coded.features)
                 return learner.queries_for(values, features=self.coded.query_features)
         raise ValueError(f"name must be that of a ranking, got {name!r}")
@@ -127,7 +118,7 @@ class Rankings:
         """Learn the choice of scoring="map", taken from the report of the default fit, from a new draw of all rows."""
         line = gate.pick(self.ranking_svm.report_, "map")
         if line is None:
-            return self.learn(UniformRanker())
+            return self.learn(bitrank.UniformRanker())
         drawn = draw_quadruplets(
             self.coded.y,
             self.ranking_svm.n_quadruplets,
