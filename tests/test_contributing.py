@@ -17,7 +17,7 @@ from bitrank import _kernel
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python\n# (src/bitrank/\S+\.py)(?:, in (\w+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-CONTRACTS = {"HASHERS": "test_hashing.py"}
+CONTRACTS = {"HASHERS": "test_hashing.py", "RANKERS": "test_rankers.py"}
 # An editable install finds its modules before any path does.
 CUSTOMIZE = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in type(f).__module__]"
 

@@ -31,7 +31,9 @@ def add_parser(commands: Any) -> None:
         help="rows of (query, dissimilar, similar) row numbers; a fourth column, also similar, is allowed",
     )
     command.add_argument(
-        "--queries", type=Path, help=".npy of the codes that triplets name as queries (default: CODES)"
+        "--queries",
+        type=Path,
+        help=".npy of queries, codes or reals: one per code, or those that triplets number (default: CODES)",
     )
     command.add_argument(
         "--scoring",
@@ -71,12 +73,10 @@ def _learn(arguments: argparse.Namespace) -> RankingSVM:
         arguments.n_bits, scoring=arguments.scoring, validation=arguments.validation, random_state=arguments.seed
     )
     codes = read_array(arguments.codes)
-    if arguments.triplets is not None:
-        queries = None if arguments.queries is None else read_array(arguments.queries)
-        return ranker.fit_constraints(codes, read_array(arguments.triplets), queries=queries)
-    if arguments.queries is not None:
-        raise ValueError("--queries goes with --triplets")
-    return ranker.fit(codes, read_array(arguments.labels))
+    queries = None if arguments.queries is None else read_array(arguments.queries)
+    if arguments.labels is not None:
+        return ranker.fit(codes, read_array(arguments.labels), queries=queries)
+    return ranker.fit_constraints(codes, read_array(arguments.triplets), queries=queries)
 
 
 def _facts(ranker: RankingSVM) -> dict[str, Any]:
