@@ -10,10 +10,6 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
 
-# Workers share the cores, so each has one BLAS thread.
-test test-all test-lowest: export OMP_NUM_THREADS := 1
-test test-all test-lowest: export OPENBLAS_NUM_THREADS := 1
-
 test: $(VENV)/test.installed browser
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 

@@ -1,8 +1,9 @@
-"""Fixtures of several test modules, workers, and the number of examples per property.
+"""Fixtures of several test modules, workers and their threads, and the number of examples per property.
 
 Nothing here imports an extra: tests of the core run without.
 """
 
+import os
 from types import SimpleNamespace
 
 import hypothesis
@@ -12,6 +13,7 @@ from clickhouse_http import clickhouse_address  # noqa: F401
 from loopback_service import loopback_service  # noqa: F401
 from milvus_server import milvus, milvus_address  # noqa: F401
 from postgres_server import postgres, postgresql_address, two_servers  # noqa: F401
+from threadpoolctl import threadpool_limits
 
 from bitrank import ITQ
 from bitrank.checks import n_threads
@@ -19,15 +21,30 @@ from bitrank.codes import distances
 from bitrank.datasets import digits
 from bitrank.metrics import average_precision, precision_at
 
+# Workers share the cores: one BLAS thread here, in what is imported later, and in the processes that tests start.
+threadpool_limits(1)
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
 hypothesis.settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("all", max_examples=100, deadline=None)
 hypothesis.settings.load_profile("few")
+
+_EXPENSIVE = {"browser", "cluster", "demo_run", "finished"}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
     """Start one worker per core that this process may use."""
     return n_threads()
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items):
+    """Keep the tests of an expensive fixture on one worker, so that it is made once."""
+    for item in items:
+        for fixture in _EXPENSIVE & set(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group(fixture))
 
 
 @pytest.fixture(scope="session")
