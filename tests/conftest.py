@@ -30,21 +30,11 @@ hypothesis.settings.register_profile("few", max_examples=20, deadline=None, dera
 hypothesis.settings.register_profile("all", max_examples=100, deadline=None)
 hypothesis.settings.load_profile("few")
 
-_EXPENSIVE = {"browser", "cluster", "demo_run", "finished"}
-
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
     """Start one worker per core that this process may use."""
     return n_threads()
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items):
-    """Keep the tests of an expensive fixture on one worker, so that it is made once."""
-    for item in items:
-        for fixture in _EXPENSIVE & set(item.fixturenames):
-            item.add_marker(pytest.mark.xdist_group(fixture))
 
 
 @pytest.fixture(scope="session")

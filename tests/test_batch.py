@@ -21,6 +21,8 @@ from bitrank.codes import distances, hamming, pack
 from bitrank.datasets import digits
 from bitrank.ranking.quadruplets import draw_quadruplets
 
+pytestmark = pytest.mark.xdist_group("batch")  # one cluster serves all tests
+
 
 @pytest.fixture(autouse=True)
 def in_this_process(request):

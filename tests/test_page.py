@@ -26,6 +26,7 @@ if CHROMIUM is None:
     pytest.skip("the page's tests are left out: there is no Chromium here", allow_module_level=True)
 playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests are left out: playwright is missing")
 expect = playwright.expect
+pytestmark = pytest.mark.xdist_group("page")  # one browser serves all tests
 
 FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
 FLAGS = [*FLAGS.split(), "--disable-sync", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
