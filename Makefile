@@ -59,29 +59,19 @@ bench-milvus: $(VENV)-milvus/installed
 	done
 	$(VENV)-milvus/bin/python benchmarks/scale.py
 
-# The kernel's own tests, without Python: under both sanitizers, and for 64-bit ARM under qemu
-# (Debian: g++-aarch64-linux-gnu, qemu-user-static).
-KERNEL_FLAGS := -std=c++20 -O1 -g -Wall -Wextra -pthread
-KERNEL_PARTS := checksum distances layout query scan scan_scalar search ties
-build/%/test_kernel: tests/kernel/test_kernel.cpp $(wildcard src/kernel/*)
-	mkdir -p $(@D)
-	for part in $(KERNEL_PARTS) $(KERNEL_MORE); do \
-	  case $$part in scan_avx2) isa=-mavx2;; scan_avx512) isa=-mavx512bw\ -Wno-maybe-uninitialized;; *) isa=;; esac; \
-	  $(CXX) $(KERNEL_FLAGS) $(KERNEL_EXTRA) $$isa -c src/kernel/$$part.cpp -o $(@D)/$$part.o || exit 1; \
-	done
-	$(CXX) $(KERNEL_FLAGS) $(KERNEL_EXTRA) $< $(@D)/*.o -o $@
-
-sanitize: KERNEL_MORE := $(if $(filter x86_64,$(shell uname -m)),scan_avx2 scan_avx512,scan_neon)
-build/address/test_kernel: KERNEL_EXTRA := -fsanitize=address,undefined -fno-sanitize-recover=all
-build/thread/test_kernel: KERNEL_EXTRA := -fsanitize=thread
-sanitize: build/address/test_kernel build/thread/test_kernel
+# The kernel's tests, without Python: under the sanitizers, and for 64-bit ARM under qemu
+# (Debian: cmake, g++-aarch64-linux-gnu, qemu-user-static).
+build_kernel_tests = cmake -S . -B build/$(1) -DBITRANK_MODULE=OFF -DBITRANK_TESTS=ON -DCMAKE_BUILD_TYPE=None \
+  -DCMAKE_CXX_FLAGS="-g $(2)" $(3) >/dev/null && cmake --build build/$(1) --parallel 4 >/dev/null
+sanitize:
+	$(call build_kernel_tests,address,-O1 -fsanitize=address$(,)undefined -fno-sanitize-recover=all)
 	build/address/test_kernel
+	$(call build_kernel_tests,thread,-O1 -fsanitize=thread)
 	build/thread/test_kernel 20
 
-build/neon/test_kernel: CXX := aarch64-linux-gnu-g++
-build/neon/test_kernel: KERNEL_MORE := scan_neon
-build/neon/test_kernel: KERNEL_EXTRA := -static -O2
-test-neon: build/neon/test_kernel
+test-neon:
+	$(call build_kernel_tests,neon,-O2 -static,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
 	qemu-aarch64-static build/neon/test_kernel
 
 bench-learning: $(VENV)/test.installed

@@ -1,4 +1,4 @@
-// The only file that knows Python: it checks shapes, releases the GIL and calls the kernel.
+// Python bindings: check shapes, release the GIL and call the kernel. No other file knows Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -16,7 +17,9 @@
 #include "checksum.hpp"
 #include "constraints.hpp"
 #include "distances.hpp"
+#include "gram.hpp"
 #include "layout.hpp"
+#include "paths.hpp"
 #include "search.hpp"
 #include "ties.hpp"
 
@@ -24,43 +27,65 @@ namespace nb = nanobind;
 
 namespace {
 
-using Codes = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Weights = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
+template <typename T, std::size_t n>
+using Array = nb::ndarray<T, nb::ndim<n>, nb::c_contig, nb::device::cpu>;
 template <typename T>
-using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Vector = Array<T, 1>;
+template <typename T>
+using Matrix = Array<T, 2>;
+template <typename T>
+using Result = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
+using Codes = Matrix<const std::uint8_t>;
+using Weights = Matrix<const float>;
+using Bits = Vector<const std::uint16_t>;
+// blocks, bounds, supers, ids, least_ids, wanted
+using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::uint8_t, 4>,
+                                 Array<const std::uint8_t, 3>, Vector<const std::int64_t>, Vector<const std::int64_t>,
+                                 std::optional<Vector<const std::uint64_t>>>;
 
-void require(bool condition, const char *message) {
+void require(bool condition, const std::string &message) {
     if (!condition) throw std::invalid_argument(message);
 }
 
-void weighted_hamming(Codes queries, Codes codes, Weights weights, Matrix<float> out, std::size_t threads) {
+// The path that BITRANK_KERNEL names, the fastest if it is not set. Call with the GIL held: os.environ changes under it.
+const bitrank::Path &chosen_path() {
+    const char *variable = std::getenv("BITRANK_KERNEL");
+    const std::string name = variable ? variable : "";
+    const bitrank::Path *path = bitrank::path(name);
+    std::string names;
+    for (const std::string &known : bitrank::path_names()) names += (names.empty() ? "" : ", ") + known;
+    require(path != nullptr, "BITRANK_KERNEL must be one of " + names + ", got " + name);
+    return *path;
+}
+
+bitrank::Distances distances_of(const Codes &queries, const Codes &codes, const Weights &weights,
+                                const Matrix<float> &out) {
     const std::size_t n_bits = weights.shape(1);
     require(queries.shape(1) == (n_bits + 7) / 8 && codes.shape(1) == queries.shape(1),
             "queries and codes must have ceil(n_bits / 8) bytes, n_bits being the width of weights");
-    require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0), "weights: one row, or one for each query");
+    require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0),
+            "weights must have one row, or one per query");
+    return {queries.data(), queries.shape(0), codes.data(),         codes.shape(0),
+            n_bits,         weights.data(),   weights.shape(0) > 1, out.data()};
+}
+
+void weighted_hamming(Codes queries, Codes codes, Weights weights, Matrix<float> out, std::size_t threads) {
+    const auto task = distances_of(queries, codes, weights, out);
     require(out.shape(0) == queries.shape(0) && out.shape(1) == codes.shape(0), "out must be (n_queries, n_codes)");
-    const bitrank::Distances task{queries.data(), queries.shape(0), codes.data(),          codes.shape(0),
-                                  n_bits,         weights.data(),   weights.shape(0) > 1, out.data()};
     nb::gil_scoped_release release;
     bitrank::weighted_hamming(task, threads);
 }
 
 void weighted_hamming_to_rows(Codes queries, Codes codes, Matrix<const std::int64_t> rows, Weights weights,
                               Matrix<float> out, std::size_t threads) {
-    const std::size_t n_bits = weights.shape(1);
-    require(queries.shape(1) == (n_bits + 7) / 8 && codes.shape(1) == queries.shape(1),
-            "queries and codes must have ceil(n_bits / 8) bytes, n_bits being the width of weights");
-    require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0), "weights: one row, or one for each query");
-    require(rows.shape(0) == queries.shape(0), "rows must have one row for each query");
+    const auto task = distances_of(queries, codes, weights, out);
+    require(rows.shape(0) == queries.shape(0), "rows must have one row per query");
     require(out.shape(0) == rows.shape(0) && out.shape(1) == rows.shape(1), "out must have the shape of rows");
+    nb::gil_scoped_release release;
     const std::int64_t *first = rows.data(), *last = first + rows.size();
-    const auto n_codes = static_cast<std::int64_t>(codes.shape(0));
+    const auto n_codes = static_cast<std::int64_t>(task.n_codes);
     require(std::all_of(first, last, [n_codes](std::int64_t row) { return row >= 0 && row < n_codes; }),
             "rows must be rows of codes");
-    const bitrank::Distances task{queries.data(), queries.shape(0), codes.data(),          codes.shape(0),
-                                  n_bits,         weights.data(),   weights.shape(0) > 1, out.data()};
-    nb::gil_scoped_release release;
     bitrank::weighted_hamming_to_rows(task, first, rows.shape(1), threads);
 }
 
@@ -72,18 +97,6 @@ void hamming(Codes queries, Codes codes, Matrix<std::uint16_t> out, std::size_t 
     bitrank::hamming(queries.data(), queries.shape(0), codes.data(), codes.shape(0), codes.shape(1), out.data(),
                      threads);
 }
-
-template <typename T>
-using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T, std::size_t n>
-using Array = nb::ndarray<T, nb::ndim<n>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Result = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
-using Bits = Vector<const std::uint16_t>;
-// blocks, bounds, supers, ids, least_ids, wanted
-using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::uint8_t, 4>,
-                                 Array<const std::uint8_t, 3>, Vector<const std::int64_t>, Vector<const std::int64_t>,
-                                 std::optional<Vector<const std::uint64_t>>>;
 
 bitrank::Order order_of(const Bits &bits) {
     for (std::size_t i = 0; i < bits.shape(0); ++i)
@@ -102,56 +115,59 @@ bitrank::Segment segment_of(const SegmentArrays &arrays, std::size_t n_bytes) {
             "bounds must be (n_supers, n_bytes, 2, 64)");
     require(supers.shape(0) == out.n_supers() && supers.shape(1) == n_bytes && supers.shape(2) == 2,
             "supers must be (n_supers, n_bytes, 2)");
-    require(least_ids.shape(0) == out.n_blocks(), "least_ids must have one value a block");
-    require(!wanted || wanted->shape(0) == out.n_blocks(), "wanted must have one word a block");
+    require(least_ids.shape(0) == out.n_blocks(), "least_ids must have one value per block");
+    require(!wanted || wanted->shape(0) == out.n_blocks(), "wanted must have one word per block");
     return out;
 }
 
 bitrank::Search search_of(const Codes &queries, const Weights &weights, const Bits &order,
                           const std::vector<SegmentArrays> &segments, std::size_t threads) {
     bitrank::Search task{queries.data(), queries.shape(0), weights.data(), weights.shape(0) > 1, order_of(order), {},
-                         1, std::numeric_limits<float>::infinity(), threads, bitrank::scanner()};
-    require(weights.shape(1) == task.order.n_bits, "weights must have one column a bit");
-    require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0), "weights: one row, or one for each query");
+                         1, std::numeric_limits<float>::infinity(), threads, chosen_path().scanner};
+    require(weights.shape(1) == task.order.n_bits, "weights must have one column per bit");
+    require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0),
+            "weights must have one row, or one per query");
     require(queries.shape(1) == task.order.n_bytes(), "queries must have ceil(n_bits / 8) bytes");
     for (const auto &arrays : segments) task.segments.push_back(segment_of(arrays, task.order.n_bytes()));
     return task;
 }
 
 template <typename T>
-Result<T> new_matrix(std::size_t n_rows, std::size_t n_columns, T fill) {
-    auto data = std::make_unique<std::vector<T>>(n_rows * n_columns, fill);
-    T *values = data->data();
+Result<T> matrix_of(std::vector<T> values, std::size_t n_rows, std::size_t n_columns) {
+    auto data = std::make_unique<std::vector<T>>(std::move(values));
+    T *first = data->data();
     nb::capsule owner(data.release(), [](void *p) noexcept { delete static_cast<std::vector<T> *>(p); });
-    return Result<T>(values, {n_rows, n_columns}, owner);
+    return Result<T>(first, {n_rows, n_columns}, owner);
 }
 
-// The k nearest within the radius: ids, distances and rows, padded to k columns, or for k = 0 (all) to the most found.
+// Ids, distances and rows of the k nearest within the radius, padded to k columns; k = 0 returns all, padded to the
+// longest list.
 auto search(Codes queries, Weights weights, Bits order, std::vector<SegmentArrays> segments, std::size_t k,
-            float radius, std::size_t threads, const std::string &path) {
+            float radius, std::size_t threads) {
     bitrank::Search task = search_of(queries, weights, order, segments, threads);
     task.k = k ? k : std::numeric_limits<std::size_t>::max();
     task.radius = radius;
-    task.scanner = bitrank::scanner(path);
-    require(task.scanner != nullptr, "path must be one of kernel_paths()");
-    std::vector<std::vector<bitrank::Hit>> found;
+    std::vector<std::int64_t> ids, rows;
+    std::vector<float> distances;
+    std::size_t width = k;
     {
         nb::gil_scoped_release release;
-        found = bitrank::search(task);
+        const auto hits = bitrank::search(task);
+        if (!k)
+            for (const auto &list : hits) width = std::max(width, list.size());
+        ids.assign(hits.size() * width, -1);
+        distances.assign(hits.size() * width, std::numeric_limits<float>::infinity());
+        rows.assign(hits.size() * width, -1);
+        for (std::size_t q = 0; q < hits.size(); ++q)
+            for (std::size_t i = 0; i < hits[q].size(); ++i) {
+                ids[q * width + i] = hits[q][i].id;
+                distances[q * width + i] = hits[q][i].distance;
+                rows[q * width + i] = hits[q][i].row;
+            }
     }
-    std::size_t width = k;
-    if (!k)
-        for (const auto &hits : found) width = std::max(width, hits.size());
-    auto ids = new_matrix<std::int64_t>(found.size(), width, -1);
-    auto distances = new_matrix<float>(found.size(), width, std::numeric_limits<float>::infinity());
-    auto rows = new_matrix<std::int64_t>(found.size(), width, -1);
-    for (std::size_t q = 0; q < found.size(); ++q)
-        for (std::size_t i = 0; i < found[q].size(); ++i) {
-            ids.data()[q * width + i] = found[q][i].id;
-            distances.data()[q * width + i] = found[q][i].distance;
-            rows.data()[q * width + i] = found[q][i].row;
-        }
-    return std::make_tuple(ids, distances, rows);
+    const std::size_t n = queries.shape(0);
+    return std::make_tuple(matrix_of(std::move(ids), n, width), matrix_of(std::move(distances), n, width),
+                           matrix_of(std::move(rows), n, width));
 }
 
 void score(Codes queries, Weights weights, Bits order, std::vector<SegmentArrays> segments,
@@ -167,7 +183,7 @@ void sorted_rows(Codes codes, Vector<const std::int64_t> ids, Bits order, Vector
                  std::size_t threads) {
     const bitrank::Order bits = order_of(order);
     require(codes.shape(1) == bits.n_bytes() && codes.shape(0) == rows.shape(0), "codes must be (n_rows, n_bytes)");
-    require(ids.shape(0) == rows.shape(0), "ids must have one value a row");
+    require(ids.shape(0) == rows.shape(0), "ids must have one value per row");
     nb::gil_scoped_release release;
     bitrank::sorted_rows(codes.data(), ids.data(), codes.shape(0), bits, threads, rows.data());
 }
@@ -176,11 +192,11 @@ void build(Codes codes, Vector<const std::uint32_t> rows, Bits order, Array<std:
            Array<std::uint8_t, 4> bounds, Array<std::uint8_t, 3> supers, std::size_t threads) {
     const bitrank::Order bits = order_of(order);
     const std::size_t n = rows.shape(0), n_blocks = (n + 63) / 64, n_supers = (n_blocks + 63) / 64;
-    for (std::size_t i = 0; i < n; ++i) require(rows.data()[i] < codes.shape(0), "rows must be rows of codes");
     require(codes.shape(1) == bits.n_bytes() && blocks.size() == n_blocks * 64 * bits.n_bytes() &&
                 bounds.size() == n_supers * 128 * bits.n_bytes() && supers.size() == n_supers * 2 * bits.n_bytes(),
             "blocks, bounds and supers must fit the rows");
     nb::gil_scoped_release release;
+    for (std::size_t i = 0; i < n; ++i) require(rows.data()[i] < codes.shape(0), "rows must be rows of codes");
     bitrank::build(codes.data(), rows.data(), n, bits, threads, blocks.data(), bounds.data(), supers.data());
 }
 
@@ -198,21 +214,22 @@ std::uint64_t checksum(Vector<const std::uint8_t> bytes) {
 }
 
 bitrank::PackedRows packed_rows(const Codes &plus, const Codes &minus, std::size_t n_bits) {
-    require(plus.shape(0) == minus.shape(0) && plus.shape(1) == minus.shape(1), "plus and minus must have one shape");
-    require(plus.shape(1) == (n_bits + 7) / 8, "rows must have ceil(n_bits / 8) bytes");
+    require(plus.shape(0) == minus.shape(0) && plus.shape(1) == minus.shape(1),
+            "plus and minus must have the same shape");
+    require(plus.shape(1) == (n_bits + 7) / 8, "plus and minus must have ceil(n_bits / 8) bytes");
     return {plus.data(), minus.data(), plus.shape(0), n_bits};
 }
 
 void margins(Codes plus, Codes minus, Vector<const double> weights, Vector<double> out) {
     const auto rows = packed_rows(plus, minus, weights.shape(0));
-    require(out.shape(0) == rows.n_rows, "out must have one value a row");
+    require(out.shape(0) == rows.n_rows, "out must have one value per row");
     nb::gil_scoped_release release;
     bitrank::margins(rows, weights.data(), out.data());
 }
 
 void combine(Codes plus, Codes minus, Vector<const double> values, Vector<double> out) {
     const auto rows = packed_rows(plus, minus, out.shape(0));
-    require(values.shape(0) == rows.n_rows, "values must have one value a row");
+    require(values.shape(0) == rows.n_rows, "values must have one value per row");
     nb::gil_scoped_release release;
     bitrank::combine(rows, values.data(), out.data());
 }
@@ -220,16 +237,18 @@ void combine(Codes plus, Codes minus, Vector<const double> values, Vector<double
 void add_gram(Codes plus, Codes minus, Vector<const std::int8_t> signs, double factor, Matrix<double> out,
               Vector<double> total) {
     const auto rows = packed_rows(plus, minus, total.shape(0));
-    require(signs.shape(0) == rows.n_rows, "signs must have one value a row");
+    const bitrank::GramLoops &loops = *chosen_path().gram;
+    require(signs.shape(0) == rows.n_rows, "signs must have one value per row");
     require(out.shape(0) == rows.n_bits && out.shape(1) == rows.n_bits, "out must be (n_bits, n_bits)");
     nb::gil_scoped_release release;
-    bitrank::add_gram(rows, signs.data(), factor, out.data(), total.data());
+    bitrank::add_gram(rows, signs.data(), factor, out.data(), total.data(), loops);
 }
 
 std::size_t passive_aggressive(Matrix<const double> order, Matrix<const double> tie, double c_order, double c_tie,
                                double tolerance, std::size_t max_sweeps, Vector<double> weights) {
     const std::size_t n_bits = weights.shape(0);
-    require(order.shape(1) == n_bits && tie.shape(1) == n_bits, "rows must have n_bits values");
+    require(order.shape(1) == n_bits && tie.shape(1) == n_bits, "order and tie must have n_bits columns");
+    nb::gil_scoped_release release;
     return bitrank::passive_aggressive({order.data(), order.shape(0)}, {tie.data(), tie.shape(0)}, n_bits, c_order,
                                        c_tie, tolerance, max_sweeps, weights.data());
 }
@@ -238,13 +257,14 @@ template <typename Key>
 std::size_t tied_groups(Matrix<const Key> keys, Matrix<std::int64_t> groups, Vector<std::int64_t> bounds,
                         Vector<std::int64_t> totals) {
     const std::size_t n_rows = keys.shape(0), room = groups.shape(1);
-    const auto relevant = [](Key key) { return (key & 1) != 0; };
-    const auto n_relevant = std::count_if(keys.data(), keys.data() + keys.size(), relevant);
-    require(groups.shape(0) == 5 && room >= static_cast<std::size_t>(n_relevant),
-            "groups must be (5, n), n being the number of relevant items or more");
-    require(bounds.shape(0) == n_rows + 1 && totals.shape(0) == n_rows, "bounds and totals must have a value a row");
-    std::int64_t *out = groups.data();
+    require(bounds.shape(0) == n_rows + 1 && totals.shape(0) == n_rows,
+            "bounds must have n_rows + 1 values and totals n_rows");
     nb::gil_scoped_release release;
+    const auto is_relevant = [](Key key) { return (key & 1) != 0; };
+    const auto n_relevant = std::count_if(keys.data(), keys.data() + keys.size(), is_relevant);
+    require(groups.shape(0) == 5 && room >= static_cast<std::size_t>(n_relevant),
+            "groups must be (5, n), n being at least the number of relevant items");
+    std::int64_t *out = groups.data();
     return bitrank::tied_groups(keys.data(), n_rows, keys.shape(1),
                                 {out, out + room, out + 2 * room, out + 3 * room, out + 4 * room}, bounds.data(),
                                 totals.data());
@@ -259,8 +279,7 @@ NB_MODULE(_kernel, module) {
     module.def("weighted_hamming_to_rows", &weighted_hamming_to_rows, "queries"_a, "codes"_a, "rows"_a, "weights"_a,
                "out"_a.noconvert(), "threads"_a = 1);
     module.def("hamming", &hamming, "queries"_a, "codes"_a, "out"_a.noconvert(), "threads"_a = 1);
-    module.def("search", &search, "queries"_a, "weights"_a, "order"_a, "segments"_a, "k"_a, "radius"_a, "threads"_a,
-               "path"_a = "");
+    module.def("search", &search, "queries"_a, "weights"_a, "order"_a, "segments"_a, "k"_a, "radius"_a, "threads"_a);
     module.def("score", &score, "queries"_a, "weights"_a, "order"_a, "segments"_a, "rows"_a, "out"_a.noconvert(),
                "threads"_a);
     module.def("sorted_rows", &sorted_rows, "codes"_a, "ids"_a, "order"_a, "rows"_a.noconvert(), "threads"_a);
@@ -268,7 +287,7 @@ NB_MODULE(_kernel, module) {
                "supers"_a.noconvert(), "threads"_a);
     module.def("restore", &restore, "blocks"_a, "order"_a, "codes"_a.noconvert(), "threads"_a);
     module.def("checksum", &checksum, "data"_a);
-    module.def("kernel_paths", &bitrank::scanner_names);
+    module.def("kernel_paths", &bitrank::path_names);
     module.def("margins", &margins, "plus"_a, "minus"_a, "weights"_a, "out"_a.noconvert());
     module.def("combine", &combine, "plus"_a, "minus"_a, "values"_a, "out"_a.noconvert());
     module.def("add_gram", &add_gram, "plus"_a, "minus"_a, "signs"_a, "factor"_a, "out"_a.noconvert(),

@@ -1,4 +1,4 @@
-// A 64-bit checksum that keeps up with memory; any change of one word changes it.
+// A 64-bit checksum at memory speed that detects any change of one word.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace bitrank {
 
-// Eight interleaved FNV-1a sums over little-endian 64-bit words (the last one filled with zeros), then one over these
-// eight and the length. Every step is a bijection of the sum.
+// Eight interleaved FNV-1a sums over little-endian 64-bit words (the last padded with zeros), then one over the length
+// and these eight. Every step is a bijection of the sum.
 std::uint64_t checksum(const std::uint8_t *bytes, std::size_t n);
 
 }  // namespace bitrank

@@ -3,24 +3,22 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <thread>
 #include <vector>
+
+#include "parallel.hpp"
 
 namespace bitrank {
 namespace {
 
-// Codes are taken in strips that stay in the second-level cache while every query of the thread passes over them.
+// Codes per strip, which stays in the second-level cache for all queries of a thread.
 constexpr std::size_t strip = 4096;
 
+// Call work(first, last) once per thread, on consecutive ranges of [0, n).
 template <typename Work>
 void split(std::size_t n, std::size_t n_threads, Work work) {
     n_threads = std::max<std::size_t>(1, std::min(n_threads, n));
-    std::vector<std::thread> threads;
-    threads.reserve(n_threads - 1);
-    for (std::size_t t = 1; t < n_threads; ++t)
-        threads.emplace_back(work, n * t / n_threads, n * (t + 1) / n_threads);
-    work(0, n / n_threads);
-    for (auto &thread : threads) thread.join();
+    parallel_for(n_threads, n_threads,
+                 [&](std::size_t t) { work(n * t / n_threads, n * (t + 1) / n_threads); });
 }
 
 }  // namespace
@@ -29,19 +27,19 @@ void byte_tables(const float *weights, std::size_t n_bits, float *tables) {
     const std::size_t n_bytes = (n_bits + 7) / 8;
     for (std::size_t byte = 0; byte < n_bytes; ++byte) {
         float *table = tables + byte * 256;
-        const std::size_t n_here = std::min<std::size_t>(8, n_bits - byte * 8);
-        // The lowest set bit of a value is the last one added; the bits above make a value already there.
+        const std::size_t n_used = std::min<std::size_t>(8, n_bits - byte * 8);
+        // Add the lowest set bit of a value to the entry of its higher bits.
         table[0] = 0.0f;
         for (std::size_t value = 1; value < 256; ++value) {
             const auto bit = static_cast<std::size_t>(7 - std::countr_zero(value));
-            table[value] = table[value & (value - 1)] + (bit < n_here ? weights[byte * 8 + bit] : 0.0f);
+            table[value] = table[value & (value - 1)] + (bit < n_used ? weights[byte * 8 + bit] : 0.0f);
         }
     }
 }
 
 namespace {
 
-// From each query to n_to codes, code_of(q, i) being the i-th of them.
+// Distances from each query q to n_to codes, code_of(q, i) being the row of the i-th.
 template <typename CodeOf>
 void weighted_hamming_to(const Distances &task, std::size_t n_to, std::size_t n_threads, CodeOf code_of) {
     constexpr std::size_t at_once = 8;
@@ -55,7 +53,7 @@ void weighted_hamming_to(const Distances &task, std::size_t n_to, std::size_t n_
             const std::uint8_t *query = task.queries + q * n_bytes;
             const float *table = tables.data();
             float *out = task.out + q * n_to;
-            // Several codes at a time: each sum waits for its own additions only, which keep their order.
+            // Several codes at a time: their sums are independent, and each keeps its order of additions.
             std::size_t i = 0;
             for (; i + at_once <= n_to; i += at_once) {
                 const std::uint8_t *code[at_once];

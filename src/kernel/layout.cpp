@@ -9,7 +9,7 @@
 namespace bitrank {
 namespace {
 
-// An 8 x 8 bit matrix turned about its diagonal: bit j of byte i becomes bit i of byte j.
+// Transpose an 8 x 8 bit matrix: bit j of byte i becomes bit i of byte j.
 std::uint64_t transposed(std::uint64_t x) {
     std::uint64_t t = (x ^ (x >> 7)) & 0x00aa00aa00aa00aaULL;
     x ^= t ^ (t << 7);
@@ -19,7 +19,7 @@ std::uint64_t transposed(std::uint64_t x) {
     return x ^ t ^ (t << 28);
 }
 
-// 64 bytes to 8 planes of 64 bits, the most significant bit first, and back.
+// Convert 64 bytes to 8 planes of 64 bits, the most significant bit first, and back.
 void to_planes(const std::uint8_t *bytes, std::uint64_t *planes) {
     std::fill_n(planes, 8, 0);
     for (std::size_t group = 0; group < 8; ++group) {
@@ -49,7 +49,7 @@ std::uint64_t position_in_gray_code(std::uint64_t x) {
     return x;
 }
 
-// Sort keys of 64 bits: word w holds the bits 64 * w to 64 * w + 63 inside, of a caller's code.
+// Sort keys of 64 bits: word w holds the permuted bits 64 * w to 64 * w + 63 of a code.
 class Keys {
 public:
     Keys(const std::uint8_t *codes, Order order) : codes_(codes), order_(order), n_bytes_(order.n_bytes()) {
@@ -81,10 +81,10 @@ private:
     const std::uint8_t *codes_;
     Order order_;
     std::size_t n_bytes_;
-    std::vector<std::uint64_t> first_;  // the first word of every value of every byte
+    std::vector<std::uint64_t> first_;  // the bits of the first word, per byte and value
 };
 
-// Sort by the keys that are set; equal ones by the next word, and equal codes by id.
+// Sort by key, which holds word w; equal keys by the next word, and equal codes by id.
 void sort_items(Item *first, Item *last, std::size_t w, const Keys &keys, const std::int64_t *ids) {
     std::sort(first, last, [](const Item &a, const Item &b) { return a.key < b.key; });
     for (Item *start = first; start < last;) {
@@ -107,7 +107,7 @@ void sorted_rows(const std::uint8_t *codes, const std::int64_t *ids, std::size_t
     constexpr int bucket_bits = 12;
     constexpr std::size_t n_buckets = std::size_t{1} << bucket_bits, strip = 1 << 16;
     const Keys keys(codes, order);
-    // Written before they are read: filling them with zeros first would cost as much as the sort of a bucket.
+    // Uninitialised: zeroing them would cost as much as sorting a bucket.
     const auto firsts = std::make_unique_for_overwrite<std::uint64_t[]>(n_rows);
     const auto items = std::make_unique_for_overwrite<Item[]>(n_rows);
     parallel_for((n_rows + strip - 1) / strip, n_threads, [&](std::size_t s) {
@@ -145,14 +145,14 @@ void build(const std::uint8_t *codes, const std::uint32_t *rows, std::size_t n_r
             }
             for (std::size_t byte = 0; byte < n_bytes; ++byte) to_planes(&tile[byte * lane_count], &planes[byte * 8]);
             for (std::size_t byte = 0; byte < n_bytes; ++byte) {
-                std::uint64_t inside[8] = {};
+                std::uint64_t permuted[8] = {};
                 unsigned value = 0, agree = 0;
                 for (std::size_t i = 0; i < 8; ++i) {
-                    if (byte * 8 + i < order.n_bits) inside[i] = planes[order.bits[byte * 8 + i]];
-                    value = value << 1 | (inside[i] & 1);
-                    agree = agree << 1 | (inside[i] == 0 || ~inside[i] == 0);
+                    if (byte * 8 + i < order.n_bits) permuted[i] = planes[order.bits[byte * 8 + i]];
+                    value = value << 1 | (permuted[i] & 1);
+                    agree = agree << 1 | (permuted[i] == 0 || ~permuted[i] == 0);
                 }
-                from_planes(inside, blocks + (b * n_bytes + byte) * lane_count);
+                from_planes(permuted, blocks + (b * n_bytes + byte) * lane_count);
                 super_bounds[byte * 2 * lane_count + b % lane_count] = static_cast<std::uint8_t>(value);
                 super_bounds[(byte * 2 + 1) * lane_count + b % lane_count] = static_cast<std::uint8_t>(agree);
                 if (b % lane_count == 0) {
@@ -171,10 +171,10 @@ void restore(const std::uint8_t *blocks, std::size_t n_rows, Order order, std::s
         std::vector<std::uint64_t> planes(n_bytes * 8, 0);
         std::uint8_t column[lane_count];
         for (std::size_t byte = 0; byte < n_bytes; ++byte) {
-            std::uint64_t inside[8];
-            to_planes(blocks + (b * n_bytes + byte) * lane_count, inside);
+            std::uint64_t permuted[8];
+            to_planes(blocks + (b * n_bytes + byte) * lane_count, permuted);
             for (std::size_t i = 0; i < 8 && byte * 8 + i < order.n_bits; ++i)
-                planes[order.bits[byte * 8 + i]] = inside[i];
+                planes[order.bits[byte * 8 + i]] = permuted[i];
         }
         const std::size_t n_lanes = std::min(lane_count, n_rows - b * lane_count);
         for (std::size_t byte = 0; byte < n_bytes; ++byte) {

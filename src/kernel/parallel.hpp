@@ -1,4 +1,4 @@
-// Work split among threads that live for one call.
+// Split work among threads that live for one call.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace bitrank {
 
-// Calls work(i) for every i below n, each thread taking the next one that nobody has. The first exception is passed on.
+// Call work(i) for every i < n; each thread takes the next free i. Rethrow the first exception.
 template <typename Work>
 void parallel_for(std::size_t n, std::size_t n_threads, Work work) {
     std::atomic<std::size_t> next{0};
@@ -31,7 +31,7 @@ void parallel_for(std::size_t n, std::size_t n_threads, Work work) {
     try {
         for (std::size_t t = 1; t < std::min(n_threads, n); ++t) threads.emplace_back(run);
     } catch (const std::system_error &) {
-        // The system gives no more threads: those that there are do the work.
+        // The system allows no more threads: continue with those that run.
     }
     run();
     for (auto &thread : threads) thread.join();

@@ -9,7 +9,7 @@
 namespace bitrank {
 namespace {
 
-// Weights this far below the heaviest count as zero in bounds, and no reach is smaller: all is far from underflow.
+// Bounds ignore weights smaller than this share of the heaviest, and no reach is smaller: sums never underflow.
 constexpr float smallest = 1e-30f;
 
 void round_down(const std::vector<float> &weights, float scale, float cap, std::uint8_t *out) {
@@ -17,7 +17,7 @@ void round_down(const std::vector<float> &weights, float scale, float cap, std::
         out[i] = static_cast<std::uint8_t>(static_cast<int>(std::min(weights[i] * scale, cap)));
 }
 
-// Whether 0, 1, ... n units are float32 numbers: then no sum of units is ever rounded.
+// Whether 0, 1, ..., n units are float32 numbers, so that no sum of units is rounded.
 bool multiples_are_exact(float unit, std::size_t n) {
     int exponent;
     const auto digits = static_cast<std::uint32_t>(std::ldexp(std::frexp(unit, &exponent), 24));
@@ -30,8 +30,8 @@ Query::Query(const std::uint8_t *code, const float *weights, Order order)
     : order_(order),
       n_bytes_(order.n_bytes()),
       weights_(weights),
-      // A sum of m float32 terms is off by less than m * 2^-24 = m * 6e-8 of itself. A distance sums n_bytes + 8 terms,
-      // a bound 2 * n_bytes + 4, quantising multiplies twice: this is more than all of it.
+      // A sum of m float32 terms has a relative error below m * 2^-24 = m * 6e-8. A distance sums n_bytes + 8 terms, a
+      // bound 2 * n_bytes + 4, and quantising multiplies twice: this exceeds their total.
       slack_(1 + 1e-6f * static_cast<float>(n_bytes_ + 16)),
       code_(n_bytes_, 0),
       free_(n_bytes_, 0),
@@ -55,9 +55,9 @@ Query::Query(const std::uint8_t *code, const float *weights, Order order)
             if (value >> (3 - i % 4) & 1) table[value] += weight;
     }
     for (std::size_t half = 0; half < 2 * n_bytes_; ++half) {
-        const std::size_t mine = half % 2 ? code_[half / 2] & 15 : code_[half / 2] >> 4;
+        const std::size_t query_half = half % 2 ? code_[half / 2] & 15 : code_[half / 2] >> 4;
         for (std::size_t value = 0; value < 16; ++value)
-            row_weights_[half * 16 + value] = block_weights_[half * 16 + (value ^ mine)];
+            row_weights_[half * 16 + value] = block_weights_[half * 16 + (value ^ query_half)];
         heaviest_half_ = std::max(heaviest_half_, block_weights_[half * 16 + 15]);
     }
     if (short_code() && !counts_) fill_short_tables();
@@ -78,7 +78,7 @@ float Query::reach(float limit) const {
 }
 
 Tables Query::tables(float reach) {
-    // Rounding loses about a hundredth; no use in running after less.
+    // Rounding costs about 1 %: a smaller gain is not worth new tables.
     if (quantised_reach_ < 0 || reach < (even_ ? quantised_reach_ : 0.99f * quantised_reach_)) quantise(reach);
     return {n_bytes_, row_tables_.data(), block_tables_.data(), code_.data(), quantised_limit_};
 }
@@ -112,10 +112,10 @@ float Query::row_bound(const std::uint8_t *row, std::size_t stride) const {
 }
 
 float Query::distance(const std::uint8_t *row, std::size_t stride) {
-    return distance_given(counts_ ? row_bound(row, stride) : 0, row, stride);
+    return distance_from_bound(counts_ ? row_bound(row, stride) : 0, row, stride);
 }
 
-float Query::distance_given(float bound, const std::uint8_t *row, std::size_t stride) {
+float Query::distance_from_bound(float bound, const std::uint8_t *row, std::size_t stride) {
     if (counts_) return bound * unit_;
     return short_code() ? short_distance(row, stride) : long_distance(row, stride);
 }
@@ -123,8 +123,8 @@ float Query::distance_given(float bound, const std::uint8_t *row, std::size_t st
 float Query::short_distance(const std::uint8_t *row, std::size_t stride) const {
     std::uint64_t words[2] = {0, 0};
     for (std::size_t byte = 0; byte < n_bytes_; ++byte) {
-        const std::uint64_t *home = &homes_[(byte * 256 + (row[byte * stride] ^ code_[byte])) * n_words_];
-        for (std::size_t w = 0; w < n_words_; ++w) words[w] |= home[w];
+        const std::uint64_t *bits = &scattered_[(byte * 256 + (row[byte * stride] ^ code_[byte])) * n_words_];
+        for (std::size_t w = 0; w < n_words_; ++w) words[w] |= bits[w];
     }
     float sum = 0;
     for (std::size_t byte = 0; byte < n_bytes_; ++byte)
@@ -135,46 +135,46 @@ float Query::short_distance(const std::uint8_t *row, std::size_t stride) const {
 float Query::long_distance(const std::uint8_t *row, std::size_t stride) {
     std::fill(difference_.begin(), difference_.end(), 0);
     for (std::size_t byte = 0; byte < n_bytes_; ++byte) {
-        unsigned here = row[byte * stride] ^ code_[byte];
-        while (here) {
-            const std::size_t bit = order_.bits[byte * 8 + 7 - static_cast<std::size_t>(std::countr_zero(here))];
+        unsigned left = row[byte * stride] ^ code_[byte];
+        while (left) {
+            const std::size_t bit = order_.bits[byte * 8 + 7 - static_cast<std::size_t>(std::countr_zero(left))];
             difference_[bit / 8] |= static_cast<std::uint8_t>(0x80 >> bit % 8);
-            here &= here - 1;
+            left &= left - 1;
         }
     }
     float sum = 0;
     for (std::size_t byte = 0; byte < n_bytes_; ++byte) {
-        unsigned here = difference_[byte];
-        float of_byte = 0;
-        while (here) {
-            const int bit = std::countl_zero(static_cast<std::uint8_t>(here));
-            of_byte += weights_[byte * 8 + static_cast<std::size_t>(bit)];
-            here &= ~(0x80u >> bit);
+        unsigned left = difference_[byte];
+        float byte_sum = 0;
+        while (left) {
+            const int bit = std::countl_zero(static_cast<std::uint8_t>(left));
+            byte_sum += weights_[byte * 8 + static_cast<std::size_t>(bit)];
+            left &= ~(0x80u >> bit);
         }
-        sum += of_byte;
+        sum += byte_sum;
     }
     return sum;
 }
 
-// Where the bits of each byte inside belong in the caller's code, and what each byte of that weighs.
+// Scatter every value of every permuted byte to the caller's bits, and weigh every value of the caller's bytes.
 void Query::fill_short_tables() {
     n_words_ = n_bytes_ <= 8 ? 1 : 2;
-    homes_.assign(n_bytes_ * 256 * n_words_, 0);
+    scattered_.assign(n_bytes_ * 256 * n_words_, 0);
     byte_weights_.resize(n_bytes_ * 256);
     byte_tables(weights_, order_.n_bits, byte_weights_.data());
     for (std::size_t i = 0; i < order_.n_bits; ++i) {
         const std::size_t bit = order_.bits[i];
-        std::uint64_t *home = &homes_[i / 8 * 256 * n_words_ + bit / 64];
-        const std::size_t mine = 0x80 >> i % 8;
-        const std::uint64_t there = std::uint64_t{0x80u >> bit % 8} << (bit / 8 % 8 * 8);
-        // Values whose lowest bit this is come from those without it, which have all bits above.
-        for (std::size_t value = mine; value < 256; value += 2 * mine) home[value * n_words_] |= there;
+        std::uint64_t *words = &scattered_[i / 8 * 256 * n_words_ + bit / 64];
+        const std::size_t mask = 0x80 >> i % 8;
+        const std::uint64_t target = std::uint64_t{0x80u >> bit % 8} << (bit / 8 % 8 * 8);
+        // Set it in the values whose lowest bit it is; the loop below adds their higher bits.
+        for (std::size_t value = mask; value < 256; value += 2 * mask) words[value * n_words_] |= target;
     }
     for (std::size_t byte = 0; byte < n_bytes_; ++byte)
         for (std::size_t value = 1; value < 256; ++value)
             for (std::size_t w = 0; w < n_words_; ++w)
-                homes_[(byte * 256 + value) * n_words_ + w] |=
-                    homes_[(byte * 256 + (value & (value - 1))) * n_words_ + w];
+                scattered_[(byte * 256 + value) * n_words_ + w] |=
+                    scattered_[(byte * 256 + (value & (value - 1))) * n_words_ + w];
 }
 
 }  // namespace bitrank

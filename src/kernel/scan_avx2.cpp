@@ -1,4 +1,4 @@
-// The path of x86-64 machines since 2013; compiled with -mavx2, called only where the processor has it.
+// The path of x86-64 machines since 2013; compiled with -mavx2, called only on processors that support it.
 #include <immintrin.h>
 
 #include "scan_loops.hpp"
@@ -37,7 +37,7 @@ struct Line {
     }
 };
 
-// Sums of the even bytes carry those of the odd ones in their upper half until `within` takes them off.
+// 16-bit sums of even bytes include the odd bytes in their upper half; `within` subtracts them.
 struct Sums {
     __m256i both_a, both_b, odd_a, odd_b;
 
@@ -66,7 +66,6 @@ struct Sums {
 
 }  // namespace
 
-const Scanner avx2_scanner{"avx2", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
-                             uniform<Line>};
+const Scanner avx2_scanner{rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>, uniform<Line>};
 
 }  // namespace bitrank

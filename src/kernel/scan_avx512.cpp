@@ -1,4 +1,4 @@
-// The path of x86-64 servers since 2017; compiled with -mavx512bw, called only where the processor has it.
+// The path of x86-64 servers since 2017; compiled with -mavx512bw, called only on processors that support it.
 #include <immintrin.h>
 
 #include "scan_loops.hpp"
@@ -24,7 +24,7 @@ struct Line {
     static std::uint64_t below_top(Line x) { return _mm512_cmpneq_epu8_mask(x.a, _mm512_set1_epi8(-1)); }
 };
 
-// Sums of the even bytes carry those of the odd ones in their upper half until `within` takes them off.
+// 16-bit sums of even bytes include the odd bytes in their upper half; `within` subtracts them.
 struct Sums {
     __m512i both, odd;
 
@@ -44,7 +44,6 @@ struct Sums {
 
 }  // namespace
 
-const Scanner avx512_scanner{"avx512", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
-                             uniform<Line>};
+const Scanner avx512_scanner{rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>, uniform<Line>};
 
 }  // namespace bitrank

@@ -2,9 +2,9 @@
 // an unnamed namespace and calls nothing from the standard library: code compiled for one instruction set must not be
 // picked by the linker for another.
 //
-// Line:   load(p), same(value), table(p) -> 16 entries, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) -> half
-//         bytes, look_up(table, a), add(a, b) with saturation, below_top(a) -> lanes that are not 255.
-// Sums:   64 sums of 16 bits; Sums::zero(), add(line of values up to 254), within(limit) -> lanes.
+// Line: load(p), same(value), table(p) -> 16 entries, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) -> half
+//       bytes, look_up(table, a), add(a, b) with saturation, below_top(a) -> lanes that are not 255.
+// Sums: 64 sums of 16 bits; zero(), add(line of values up to 254), within(limit) -> lanes.
 #pragma once
 
 #include "scan.hpp"
@@ -12,23 +12,23 @@
 namespace bitrank {
 namespace {
 
-// Long codes are given up as soon as every lane is beyond the limit; the test costs about as much as one byte.
+// Long codes stop as soon as every lane is beyond the limit; the test costs about as much as one byte.
 constexpr std::size_t bytes_between_tests = 8;
 constexpr std::size_t lines_ahead = 32;
 
-// The blocks about to be scanned, some cache lines ahead of the one being scanned: memory answers late, and where
-// blocks are left out the processor does not guess the next one.
-struct Ahead {
+// Prefetch the blocks to be scanned a fixed number of cache lines ahead: the hardware prefetcher does not follow a scan
+// that skips blocks.
+struct Prefetcher {
     const std::uint8_t *blocks;
     std::size_t stride;
     std::uint64_t left;
     std::size_t past_end = lane_count;
 
-    Ahead(const std::uint8_t *super, std::uint64_t now, std::uint64_t live, std::size_t n_bytes)
+    Prefetcher(const std::uint8_t *super, std::uint64_t now, std::uint64_t live, std::size_t n_bytes)
         : blocks(super), stride(n_bytes * lane_count), left(live & ~((now & -now) - 1)) {
         for (std::size_t n = n_bytes < lines_ahead ? lines_ahead / n_bytes : 1; n; --n) left &= left - 1;
     }
-    // Past the last one, those of the next super-block.
+    // After the last live block, continue with the next super-block.
     const std::uint8_t *next() {
         if (!left) return blocks + past_end++ * stride;
         const int b = __builtin_ctzll(left);
@@ -42,11 +42,11 @@ void rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_
                      std::uint64_t *survivors) {
     const std::size_t n_bytes = fixed_bytes ? fixed_bytes : tables.n_bytes;
     const Line start = Line::same(static_cast<std::uint8_t>(254 - tables.limit));
-    Ahead ahead(blocks, now, live, n_bytes);
+    Prefetcher prefetcher(blocks, now, live, n_bytes);
     for (; now; now &= now - 1) {
         const int b = __builtin_ctzll(now);
         const std::uint8_t *block = blocks + b * n_bytes * lane_count;
-        const std::uint8_t *next = ahead.next();
+        const std::uint8_t *next = prefetcher.next();
         Line sums = start;
 #pragma GCC unroll 8
         for (std::size_t byte = 0; byte < n_bytes; ++byte) {
@@ -75,11 +75,11 @@ void rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, co
 template <typename Line, typename Sums>
 void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
             std::uint64_t *survivors) {
-    Ahead ahead(blocks, now, live, tables.n_bytes);
+    Prefetcher prefetcher(blocks, now, live, tables.n_bytes);
     for (; now; now &= now - 1) {
         const int b = __builtin_ctzll(now);
         const std::uint8_t *block = blocks + b * tables.n_bytes * lane_count;
-        const std::uint8_t *next = ahead.next();
+        const std::uint8_t *next = prefetcher.next();
         Sums sums = Sums::zero();
         std::uint64_t within = ~std::uint64_t{0};
         for (std::size_t start = 0; start < tables.n_bytes && within; start += bytes_between_tests) {
@@ -100,8 +100,8 @@ void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, c
     }
 }
 
-// Bounds of a super-block hold two lines a byte: the value of the first row of each block, and ones where all rows of
-// the block agree with it.
+// Bounds of a super-block hold two lines per byte: the value of the first row of each block, and ones in the bits that
+// all rows of the block share.
 template <typename Line>
 inline Line shared_difference(const std::uint8_t *bounds, std::size_t byte, const Tables &tables) {
     const std::uint8_t *lines = bounds + byte * 2 * lane_count;
@@ -136,8 +136,8 @@ template <typename Line>
 std::uint64_t uniform(const std::uint8_t *bounds, const std::uint8_t *free, std::size_t n_bytes) {
     Line agree = Line::same(255);
     for (std::size_t byte = 0; byte < n_bytes; ++byte) {
-        const Line here = Line::load(bounds + (byte * 2 + 1) * lane_count);
-        agree = Line::and_(agree, Line::or_(here, Line::same(free[byte])));
+        const Line shared = Line::load(bounds + (byte * 2 + 1) * lane_count);
+        agree = Line::and_(agree, Line::or_(shared, Line::same(free[byte])));
     }
     return ~Line::below_top(agree);
 }

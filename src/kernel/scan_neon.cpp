@@ -6,7 +6,7 @@
 namespace bitrank {
 namespace {
 
-// One bit a lane, as _mm_movemask_epi8 gives on x86: lanes are all ones or all zeros.
+// One bit per lane, like _mm_movemask_epi8 on x86; lanes are all ones or all zeros.
 inline std::uint64_t mask_of(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_t d) {
     const uint8x16_t bits = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
     const uint8x16_t ab = vpaddq_u8(vandq_u8(a, bits), vandq_u8(b, bits));
@@ -79,7 +79,6 @@ struct Sums {
 
 }  // namespace
 
-const Scanner neon_scanner{"neon", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
-                             uniform<Line>};
+const Scanner neon_scanner{rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>, uniform<Line>};
 
 }  // namespace bitrank

@@ -1,4 +1,4 @@
-// The path of any machine: one lane after the other.
+// The path of any machine, lane by lane.
 #include "scan_loops.hpp"
 
 namespace bitrank {
@@ -67,7 +67,6 @@ struct Sums {
 
 }  // namespace
 
-const Scanner scalar_scanner{"scalar", rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>,
-                             uniform<Line>};
+const Scanner scalar_scanner{rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>, uniform<Line>};
 
 }  // namespace bitrank

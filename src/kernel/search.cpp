@@ -13,42 +13,41 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// Queries that pass over a super-block together while it is in the cache.
+// Queries that share a super-block while it is in the cache.
 constexpr std::size_t queries_together = 16;
 
-// A search begins with the most promising super-blocks, to get near the final limit, and passes over the rest in the
-// order of memory.
+// Super-blocks visited best first, to bring the limit near its final value; the rest follow in memory order.
 constexpr std::size_t supers_best_first = 32;
 
-// Before that, the nearest blocks of the nearest few super-blocks bring the limit down.
+// Blocks scanned before any super-block, the nearest ones of the nearest super-blocks: they give the first limit.
 constexpr std::size_t seed_supers = 8, seed_blocks = 32;
 
-// Below this, starting a thread costs more than it brings.
+// Start one thread per this many super-blocks; fewer do not pay for a thread.
 constexpr std::size_t supers_worth_a_thread = 64;
 
 struct Super {
     const Segment *segment;
-    std::size_t number;         // within the segment
-    std::int64_t segment_row;   // first row of the segment, counted through all
+    std::size_t number;        // within the segment
+    std::int64_t segment_row;  // first row of the segment, numbered across all segments
 
     std::size_t n_blocks() const { return std::min(lane_count, segment->n_blocks() - number * lane_count); }
 };
 
-// The lowest bits of a word.
+// The n lowest set bits of a word.
 std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
     std::uint64_t rest = word;
     while (n-- && rest) rest &= rest - 1;
     return word & ~rest;
 }
 
-// Whether the rows of a block or super-block differ in none but the free bits.
+// Whether the rows of a block or super-block differ only in the free bits.
 bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std::uint8_t *free, std::size_t n_bytes) {
     for (std::size_t byte = 0; byte < n_bytes; ++byte)
         if ((agree[byte * stride] | free[byte]) != 255) return false;
     return true;
 }
 
-// One query on its way through the super-blocks.
+// The state of one query while it visits super-blocks.
 class Pass {
 public:
     Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
@@ -69,7 +68,7 @@ public:
     bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
 
     void best_first(const std::vector<Super> &supers) {
-        // Equal ones in the order of memory, in which the ids of equal codes ascend.
+        // Break ties by memory order, in which the ids of equal codes ascend.
         const auto farther = [&](std::size_t a, std::size_t b) {
             return bounds_[a] != bounds_[b] ? bounds_[a] > bounds_[b] : a > b;
         };
@@ -77,20 +76,20 @@ public:
         for (std::size_t i = 0; i < supers.size(); ++i)
             if (within_reach(i)) heap.push_back(i);
         std::make_heap(heap.begin(), heap.end(), farther);
-        begin_with_nearest_blocks(supers, heap, farther);
+        scan_nearest_blocks(supers, heap, farther);
         for (std::size_t n = supers_best_first; n && !heap.empty(); --n) {
             const std::size_t i = heap.front();
             if (!within_reach(i)) return;
             std::pop_heap(heap.begin(), heap.end(), farther);
             heap.pop_back();
-            if (!heap.empty()) ask_for_bounds(supers[heap.front()]);
+            if (!heap.empty()) prefetch_bounds(supers[heap.front()]);
             visit(supers[i], scanned_[i]);
             bounds_[i] = infinity;
         }
     }
 
     template <typename Farther>
-    void begin_with_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther) {
+    void scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther) {
         struct Block {
             float bound;
             std::size_t super, number;
@@ -120,18 +119,18 @@ public:
         }
     }
 
-    // In the order of memory, what is left and within reach.
+    // Visit super-block i unless it was visited or is beyond reach.
     void visit_if_needed(const std::vector<Super> &supers, std::size_t i) {
         if (!(bounds_[i] < infinity && within_reach(i))) return;
-        if (i + 1 < supers.size() && within_reach(i + 1)) ask_for_bounds(supers[i + 1]);
+        if (i + 1 < supers.size() && within_reach(i + 1)) prefetch_bounds(supers[i + 1]);
         visit(supers[i], scanned_[i]);
     }
 
     void share_limit(std::atomic<float> &shared) {
         float known = shared.load(std::memory_order_relaxed);
-        const float mine = top_.limit();
-        while (mine < known && !shared.compare_exchange_weak(known, mine, std::memory_order_relaxed)) {}
-        if (known < mine) {
+        const float limit = top_.limit();
+        while (limit < known && !shared.compare_exchange_weak(known, limit, std::memory_order_relaxed)) {}
+        if (known < limit) {
             top_.lower_radius(known);
             reach_ = query_.reach(known);
         }
@@ -144,23 +143,23 @@ private:
     void visit(const Super &super, std::uint64_t scanned_before) {
         const Segment &segment = *super.segment;
         const std::size_t first = super.number * lane_count;
-        const std::size_t n_here = super.n_blocks();
-        // Equal codes are common in real data, and so are equal distances where few bits have weight: then the least id
-        // speaks for the block or super-block. The code is in the bounds; the rows need not be read.
+        const std::size_t n_blocks = super.n_blocks();
+        // Equal codes are common in real data, and so are equal distances when few bits have weight. If all rows are at
+        // one distance, the smallest id decides whether any can enter; the bounds hold the code, so no row is read.
         const std::uint8_t *shared = segment.supers + super.number * 2 * n_bytes_;
         const std::int64_t *least_ids = segment.least_ids + first;
         if (is_uniform(shared + 1, 2, query_.free_bits(), n_bytes_) &&
-            !top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_here), 0}))
+            !top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_blocks), 0}))
             return;
         const std::uint8_t *bounds = bounds_of(super);
         std::uint64_t live = blocks_within_reach(bounds) & ~scanned_before;
-        if (n_here < lane_count) live &= (std::uint64_t{1} << n_here) - 1;
+        if (n_blocks < lane_count) live &= (std::uint64_t{1} << n_blocks) - 1;
         if (segment.wanted)
             for (std::uint64_t left = live; left; left &= left - 1)
                 if (!segment.wanted[first + std::countr_zero(left)]) live &= ~lowest(left);
         if (!live) return;
         const std::uint64_t uniform = scanner_.uniform(bounds, query_.free_bits(), n_bytes_);
-        // A few blocks at a time, so that the limit they lower serves the next ones.
+        // Scan a few blocks at a time, so that the next ones profit from the lower limit.
         while (live) {
             const float before = reach_;
             const std::uint64_t now = lowest(live, 8);
@@ -175,7 +174,7 @@ private:
         }
     }
 
-    // Of a block whose rows are all at one distance: would the row of the least id enter?
+    // Whether the row with the smallest id would enter, for a block whose rows are all at one distance.
     bool least_would_enter(const Super &super, std::size_t b) {
         const std::int64_t least_id = super.segment->least_ids[super.number * lane_count + b];
         return top_.would_enter({query_.distance(bounds_of(super) + b, 2 * lane_count), least_id, 0});
@@ -185,7 +184,7 @@ private:
         return super.segment->bounds + super.number * n_bytes_ * 2 * lane_count;
     }
 
-    void ask_for_bounds(const Super &super) const {
+    void prefetch_bounds(const Super &super) const {
         const std::uint8_t *bounds = bounds_of(super);
         for (std::size_t line = 0; line < 2 * n_bytes_; ++line) __builtin_prefetch(bounds + line * lane_count);
     }
@@ -205,7 +204,7 @@ private:
             if (segment.wanted) survivors[b] &= segment.wanted[first + b];
             if ((first + b + 1) * lane_count > segment.n_rows)
                 survivors[b] &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
-            // Ids lie elsewhere in memory: ask for them before they are needed.
+            // Ids are in another array: prefetch them.
             const std::int64_t *ids = segment.ids + (first + b) * lane_count;
             for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1)
                 __builtin_prefetch(ids + std::countr_zero(rows));
@@ -223,7 +222,7 @@ private:
         const float bound = query_.row_bound(bytes);
         if (bound > reach_) return;
         const std::int64_t number = super.segment_row + static_cast<std::int64_t>(row);
-        const float distance = query_.distance_given(bound, bytes);
+        const float distance = query_.distance_from_bound(bound, bytes);
         if (top_.add({distance, super.segment->ids[row], number})) reach_ = query_.reach(top_.limit());
     }
 
@@ -232,8 +231,8 @@ private:
     const Scanner &scanner_;
     TopK top_;
     float reach_;
-    std::vector<std::uint64_t> scanned_;  // blocks of each super-block that were scanned before it was visited
-    std::vector<float> bounds_;  // of each super-block; infinity once it was visited
+    std::vector<std::uint64_t> scanned_;  // per super-block, the blocks scanned before it is visited
+    std::vector<float> bounds_;           // per super-block; infinity once visited
 };
 
 std::vector<Super> supers_of(const Search &task) {
@@ -246,8 +245,8 @@ std::vector<Super> supers_of(const Search &task) {
     return out;
 }
 
-// One query, all threads.
-std::vector<Hit> search_together(const Search &task, std::size_t q, const std::vector<Super> &supers) {
+// Search for one query with all threads.
+std::vector<Hit> search_one_query(const Search &task, std::size_t q, const std::vector<Super> &supers) {
     Pass pass(task, q, supers);
     pass.best_first(supers);
     std::vector<std::size_t> left;
@@ -256,21 +255,21 @@ std::vector<Hit> search_together(const Search &task, std::size_t q, const std::v
     const std::size_t n_threads = std::min(task.n_threads, 1 + left.size() / supers_worth_a_thread);
     std::atomic<float> shared{pass.top().limit()};
     std::atomic<std::size_t> next{0};
-    std::vector<TopK> found(n_threads, TopK(task.k, task.radius));
+    std::vector<TopK> tops(n_threads, TopK(task.k, task.radius));
     parallel_for(n_threads, n_threads, [&](std::size_t t) {
-        Pass mine = pass;
-        if (t) mine.forget_hits(task.k, task.radius);  // each hit is held once
+        Pass thread_pass = pass;
+        if (t) thread_pass.forget_hits(task.k, task.radius);  // thread 0 keeps them
         constexpr std::size_t run = 8;
         for (std::size_t start; (start = next.fetch_add(run, std::memory_order_relaxed)) < left.size();)
             for (std::size_t i = start; i < std::min(start + run, left.size()); ++i) {
-                mine.share_limit(shared);
-                mine.visit_if_needed(supers, left[i]);
+                thread_pass.share_limit(shared);
+                thread_pass.visit_if_needed(supers, left[i]);
             }
-        found[t] = mine.top();
+        tops[t] = thread_pass.top();
     });
     for (std::size_t t = 1; t < n_threads; ++t)
-        for (const Hit &hit : found[t].hits()) found[0].add(hit);
-    return found[0].sorted();
+        for (const Hit &hit : tops[t].hits()) tops[0].add(hit);
+    return tops[0].sorted();
 }
 
 }  // namespace
@@ -279,7 +278,7 @@ std::vector<std::vector<Hit>> search(const Search &task) {
     const std::vector<Super> supers = supers_of(task);
     std::vector<std::vector<Hit>> out(task.n_queries);
     if (task.n_queries < task.n_threads) {
-        for (std::size_t q = 0; q < task.n_queries; ++q) out[q] = search_together(task, q, supers);
+        for (std::size_t q = 0; q < task.n_queries; ++q) out[q] = search_one_query(task, q, supers);
         return out;
     }
     const std::size_t together =
@@ -297,12 +296,12 @@ std::vector<std::vector<Hit>> search(const Search &task) {
     return out;
 }
 
-void score(const Search &task, const std::int64_t *rows, std::size_t n_each, float *out) {
+void score(const Search &task, const std::int64_t *rows, std::size_t n_columns, float *out) {
     const std::size_t n_bytes = task.order.n_bytes();
     parallel_for(task.n_queries, task.n_threads, [&](std::size_t q) {
         Query query(task.queries + q * n_bytes, task.weights + (task.weights_per_query ? q * task.order.n_bits : 0),
                     task.order);
-        for (std::size_t i = q * n_each; i < (q + 1) * n_each; ++i) {
+        for (std::size_t i = q * n_columns; i < (q + 1) * n_columns; ++i) {
             out[i] = infinity;
             auto row = static_cast<std::size_t>(rows[i]);
             if (rows[i] < 0) continue;

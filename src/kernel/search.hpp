@@ -8,20 +8,20 @@
 
 namespace bitrank {
 
-// Rows that were built together. Nothing here is owned.
+// A view of rows that were built together; owns nothing.
 struct Segment {
     std::size_t n_rows;
     const std::uint8_t *blocks, *bounds, *supers;  // see `build`
     const std::int64_t *ids;
-    const std::int64_t *least_ids;  // of each block
-    const std::uint64_t *wanted;  // one bit a row; nullptr when all are
+    const std::int64_t *least_ids;  // one per block
+    const std::uint64_t *wanted;  // one bit per row; nullptr selects all
 
     std::size_t n_blocks() const { return (n_rows + lane_count - 1) / lane_count; }
     std::size_t n_supers() const { return (n_rows + super_rows - 1) / super_rows; }
 };
 
 struct Search {
-    const std::uint8_t *queries;  // n_queries x n_bytes, the caller's order of bits
+    const std::uint8_t *queries;  // n_queries x n_bytes, bits in the caller's order
     std::size_t n_queries;
     const float *weights;  // n_bits, or n_queries x n_bits
     bool weights_per_query;
@@ -33,10 +33,11 @@ struct Search {
     const Scanner *scanner;
 };
 
-// Hits of each query, nearest first.
+// Hits per query, nearest first.
 std::vector<std::vector<Hit>> search(const Search &task);
 
-// Exact distances of given rows (counted through all segments): rows and out are n_queries x n_each; -1 gives infinity.
-void score(const Search &task, const std::int64_t *rows, std::size_t n_each, float *out);
+// Exact distances to chosen rows, numbered across all segments; row -1 is at infinity. rows and out are
+// n_queries x n_columns.
+void score(const Search &task, const std::int64_t *rows, std::size_t n_columns, float *out);
 
 }  // namespace bitrank

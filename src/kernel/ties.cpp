@@ -12,7 +12,7 @@ std::size_t tied_groups(const Key *keys, std::size_t n_rows, std::size_t n, cons
         bounds[row] = static_cast<std::int64_t>(n_groups);
         for (std::size_t i = 0; i < n; ++i) {
             if (!(key[i] & 1)) continue;
-            // Relevant items are the last of their group: those tied with the first of them stand before it.
+            // Relevant items are the last of their group: the others tied with them come just before.
             std::size_t start = i;
             while (start > 0 && key[start - 1] == key[i] - 1) --start;
             const std::size_t first = i;

@@ -1,4 +1,4 @@
-// Groups of tied items in rankings that were sorted: the measures of a ranking are sums over them.
+// Groups of tied items in sorted rankings; ranking measures are sums over them.
 #pragma once
 
 #include <cstddef>
@@ -6,15 +6,17 @@
 
 namespace bitrank {
 
-// Where the groups go, all of them with room for one a relevant item: the ranking that it belongs to, the places of that
-// ranking before it and with it, the relevant items before it and in it.
+// Output arrays, with room for one group per relevant item.
 struct Groups {
-    std::int64_t *row, *start, *end, *hits, *count;
+    std::int64_t *row;          // the ranking
+    std::int64_t *start, *end;  // the ranks of the group, end excluded
+    std::int64_t *hits;         // relevant items before the group
+    std::int64_t *count;        // relevant items in the group
 };
 
-// Keys are n_rows x n, each row in order: a distance, and in the lowest bit whether the item is relevant. Groups without
-// a relevant item are left out. `bounds`, one more than there are rows, says where the groups of a row begin, `totals`
-// how many relevant items it has. Returns the number of groups.
+// Find the groups that contain relevant items. Keys are n_rows x n, sorted per row: a distance, with relevance in the
+// lowest bit. The groups of a row are bounds[row] to bounds[row + 1]; it has totals[row] relevant items. Return the
+// number of groups.
 template <typename Key>
 std::size_t tied_groups(const Key *keys, std::size_t n_rows, std::size_t n, const Groups &out, std::int64_t *bounds,
                         std::int64_t *totals);

@@ -11,9 +11,9 @@ namespace bitrank {
 struct Hit {
     float distance;
     std::int64_t id;
-    std::int64_t row;  // counted through all segments
+    std::int64_t row;  // numbered across all segments
 
-    // Without a branch: in a heap no processor guesses the outcome.
+    // Branch-free: comparisons in a heap are unpredictable.
     bool operator<(const Hit &other) const {
         return (distance < other.distance) | ((distance == other.distance) & (id < other.id));
     }
@@ -24,7 +24,7 @@ public:
     // At most k hits, none farther than the radius.
     TopK(std::size_t k, float radius) : k_(k), radius_(radius) {}
 
-    // No hit beyond it can enter.
+    // The distance beyond which no hit can enter.
     float limit() const { return heap_.size() < k_ ? radius_ : std::min(radius_, heap_.front().distance); }
 
     bool would_enter(const Hit &hit) const {
@@ -34,7 +34,7 @@ public:
     bool add(const Hit &hit) {
         if (!would_enter(hit)) return false;
         if (heap_.size() == k_) {
-            replace_worst(hit);
+            replace_farthest(hit);
         } else {
             heap_.push_back(hit);
             std::push_heap(heap_.begin(), heap_.end());
@@ -42,7 +42,7 @@ public:
         return true;
     }
 
-    // What another thread has found lowers the radius.
+    // Lower the radius to the limit of another thread.
     void lower_radius(float radius) { radius_ = std::min(radius_, radius); }
 
     const std::vector<Hit> &hits() const { return heap_; }
@@ -54,8 +54,8 @@ public:
     }
 
 private:
-    // Half the work of std::pop_heap and std::push_heap.
-    void replace_worst(const Hit &hit) {
+    // Replace the farthest hit in one descent, half the work of std::pop_heap and std::push_heap.
+    void replace_farthest(const Hit &hit) {
         std::size_t hole = 0;
         for (std::size_t child = 1; child < heap_.size(); child = 2 * hole + 1) {
             if (child + 1 < heap_.size()) child += heap_[child] < heap_[child + 1];
