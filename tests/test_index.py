@@ -432,9 +432,3 @@ def test_bad_input_is_a_value_error_and_changes_nothing(call, message):
     assert list(index) == [0, 1]
     assert index.weights.tolist() == list(range(12))
     assert index.search(pack([[1] * 12]), 2).distances.tolist() == [[0, 66]]
-
-
-def test_an_unknown_path_is_an_error(monkeypatch):
-    monkeypatch.setenv("BITRANK_KERNEL", "abacus")
-    with pytest.raises(ValueError, match="kernel_paths"):
-        Index(pack([[1]])).search(pack([[1]]), 1)

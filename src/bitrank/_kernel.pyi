@@ -44,7 +44,6 @@ def search(
     k: int,
     radius: float,
     threads: int,
-    path: str = "",
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.int64]]: ...
 def score(
     queries: npt.NDArray[np.uint8],

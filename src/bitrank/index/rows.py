@@ -6,7 +6,6 @@ A search that holds one is not disturbed by writers: `index` swaps its `Rows` wh
 from __future__ import annotations
 
 import itertools
-import os
 
 import numpy as np
 import numpy.typing as npt
@@ -146,13 +145,9 @@ class Rows:
         wanted: npt.ArrayLike | None,
         threads: int | None,
     ) -> tuple[Ids, npt.NDArray[np.float32], Ids]:
-        """Ids, distances and row numbers of the k nearest within the radius; k = 0 takes all.
-
-        The environment variable BITRANK_KERNEL names the path of the kernel, for tests: one of `kernel_paths()`.
-        """
+        """Ids, distances and row numbers of the k nearest within the radius; k = 0 takes all."""
         segments = self.segments if wanted is None else self.filtered(wanted)
-        path = os.environ.get("BITRANK_KERNEL", "")
-        found = _kernel.search(queries, weights, self.order, segments, k, radius, n_threads(threads), path)
+        found = _kernel.search(queries, weights, self.order, segments, k, radius, n_threads(threads))
         return found[0].view(np.int64), found[1], found[2].view(np.int64)
 
     def score(self, queries: Codes, weights: Weights, numbers: Ids, threads: int | None) -> npt.NDArray[np.float32]:
