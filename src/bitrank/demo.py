@@ -124,7 +124,7 @@ def split_digits() -> Split:
 
 
 def learn(split: Split) -> tuple[Codes, dict[str, Queries]]:
-    """Codes of the images to search in, and what every ranker searches with."""
+    """Hash the images and fit every ranker: the codes to search in, and the queries of each ranker."""
     X, y = _vectors(split.train_images), split.train_labels
     hasher = ITQ(n_bits=64, random_state=0).fit(X)
     train_codes, codes = hasher.transform(X), hasher.transform(_vectors(split.images))
