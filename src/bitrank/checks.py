@@ -6,12 +6,17 @@ Every check returns the value in its canonical form or raises a ValueError that 
 from __future__ import annotations
 
 import os
-from typing import Any
+from numbers import Integral
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.vocabulary import Codes, Ids, Queries, Weights, n_bytes
+from bitrank.vocabulary import Codes, Ids, Method, Queries, Weights, n_bytes
+
+# Candidates per query of method "rerank" by default: this many per result, and at least MIN_CANDIDATES.
+CANDIDATES_PER_RESULT = 10
+MIN_CANDIDATES = 1000
 
 
 def check_codes(codes: Any, n_bits: int | None = None, name: str = "codes") -> Codes:
@@ -140,6 +145,35 @@ def check_ids(ids: Any, n: int | None = None) -> Ids:
         if len(repeated):
             raise ValueError(f"ids must be unique, got {repeated[0]} more than once")
     return array
+
+
+def check_count(name: str, value: Any, least: int) -> int:
+    """An int that is at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+    return int(value)
+
+
+def check_method(method: Method, k: int, candidates: int | None, most: int | None = None) -> int | None:
+    """Number of candidates to fetch and re-rank, at most `most`, or None for an exact search.
+
+    Examples
+    --------
+    >>> check_method("exact", 10, None), check_method("rerank", 10, None), check_method("rerank", 10, 50)
+    (None, 1000, 50)
+    """
+    if method not in get_args(Method):
+        raise ValueError(f"method must be one of {get_args(Method)}, got {method!r}")
+    if method == "exact":
+        if candidates is not None:
+            raise ValueError(f'candidates must be None unless method is "rerank", got {candidates!r}')
+        return None
+    default = max(MIN_CANDIDATES, CANDIDATES_PER_RESULT * k)
+    default = default if most is None else min(default, most)
+    n = default if candidates is None else check_count("candidates", candidates, 1)
+    if most is not None and max(n, k) > most:
+        raise ValueError(f"candidates and k must be at most {most} in this engine, got {n} and {k}")
+    return n
 
 
 def n_threads(threads: int | None = None) -> int:

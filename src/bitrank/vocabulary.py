@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,12 @@ Ids = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]
 
+# How a search ranks: all codes by weight, or the nearest by plain Hamming distance, re-ranked by weight.
+Method = Literal["exact", "rerank"]
+
 
 class Queries(NamedTuple):
-    """What to search with: a code and non-negative weights per query. `Index.search` and every engine take it as is.
+    """A code and non-negative weights per query, as every ranker gives them; `Index` and every engine search with them.
 
     Examples
     --------
@@ -28,7 +31,7 @@ class Queries(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What a search found: one row a query, nearest first, padded with -1 and inf."""
+    """Ids and distances, one row per query, nearest first, ties by id, padded with -1 and inf."""
 
     ids: Ids
     distances: npt.NDArray[np.float32]

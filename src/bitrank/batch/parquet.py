@@ -20,9 +20,9 @@ import pyarrow
 import pyarrow.dataset
 import pyarrow.parquet
 
+from bitrank.arrow import binary_of, matrix_of
 from bitrank.batch.blocks import blocks, check_array
 from bitrank.files import replacing
-from bitrank.index.interchange import binary_of, matrix_of
 
 
 def from_parquet(path: str | os.PathLike[str], column: str = "code") -> da.Array:

@@ -32,6 +32,7 @@ ENGINES = {
     "postgresql": ("bitrank.engines.postgres", "PostgresEngine"),
     "clickhouse": ("bitrank.engines.clickhouse", "ClickHouseEngine"),
     "chdb": ("bitrank.engines.clickhouse", "ClickHouseEngine"),
+    "duckdb": ("bitrank.engines.duckdb", "DuckDBEngine"),
     "faiss": ("bitrank.engines.faiss", "FaissEngine"),
     "milvus": ("bitrank.engines.milvus", "MilvusEngine"),
     "usearch": ("bitrank.engines.usearch", "USearchEngine"),
@@ -58,7 +59,7 @@ def connect(url: str | Sequence[str], name: str = "codes", **options: Any) -> En
     >>> with connect("memory://") as engine:
     ...     engine.create(n_bits=3)
     ...     engine.add(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), ids=[7, 8, 9])
-    ...     engine.search(pack([[1, 0, 0]]), k=2, weights=[4, 2, 1], candidates="exact").ids
+    ...     engine.search(pack([[1, 0, 0]]), k=2, weights=[4, 2, 1]).ids
     array([[7, 8]])
     """
     if isinstance(url, list | tuple):

@@ -1,89 +1,119 @@
-"""`Engine`: what every engine does, and the checks of what comes in that they share.
-
-Above it stand the engines, one file each; `tests/test_engines.py` runs one contract over all of them.
-"""
+"""`Engine`: the contract of all engines, with the one `search` that they share, and the checks of their input."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Protocol, Self
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_ids, check_queries
-from bitrank.vocabulary import Codes, Ids, Results, Weights
-
-# Candidates of two stages when the caller names none: at least this many, and ten for each result.
-CANDIDATES = 1000
-Candidates = int | Literal["exact"] | None
+from bitrank.checks import check_codes, check_count, check_ids, check_method, check_queries
+from bitrank.engines.stages import Fetched, rank_all, rerank
+from bitrank.vocabulary import Codes, Ids, Method, Queries, Results, Weights, n_bytes
 
 
-class Engine(Protocol):
-    """Codes that an engine keeps, searched by weighted Hamming distance.
+class Engine(ABC):
+    """Codes that an engine stores, searched by weighted Hamming distance.
 
-    What is not right in a call is a ValueError, and nothing is changed. A connection that is lost, and cannot be had
-    again, is a ConnectionError: what was being added is then either all there or not at all, and adding the same
-    once more is safe.
+    Invalid input is a ValueError and changes nothing. A connection that is lost and cannot be restored is a
+    ConnectionError; an interrupted `add` then added all codes or none, and repeating it is safe.
+
+    A subclass implements the abstract methods and `_scan`; it also implements `_fetch` where the engine finds the
+    nearest codes by plain Hamming distance faster than by a scan. An engine that cannot weigh bits implements `_fetch`
+    only and says so in `_no_exact`.
     """
 
+    # Why this engine has no exact search, as a noun phrase, or None.
+    _no_exact: ClassVar[str | None] = None
+    # Limit of candidates and results per query, or None.
+    _max_candidates: ClassVar[int | None] = None
+
     @property
+    @abstractmethod
     def n_bits(self) -> int:
-        """Bits of a code; a ValueError when there is no table yet."""
+        """Bits per code; a ValueError when there is no table yet."""
 
+    @abstractmethod
     def create(self, n_bits: int) -> None:
-        """Make the table; one that is there already is kept when it has the same shape, and else a ValueError."""
+        """Create the table; keep an existing one of the same shape, and refuse another shape with a ValueError."""
 
+    @abstractmethod
     def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add packed codes with their ids, all or none; an id that is there already gets its new code."""
+        """Add packed codes with their ids, all or none; replace the codes of ids that exist."""
 
+    @abstractmethod
     def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove ids; those that are not there are passed over."""
+        """Remove ids; skip those that do not exist."""
 
+    @abstractmethod
     def optimize(self) -> None:
-        """Build what makes the first stage fast, once many codes were added; search works without."""
+        """Build what makes searches fast, once many codes were added; search works without it."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Number of codes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection, as leaving a ``with`` block does."""
 
     def search(
-        self, queries: npt.NDArray[Any], k: int, weights: npt.ArrayLike | None = None, candidates: Candidates = None
+        self,
+        queries: Queries | npt.NDArray[Any],
+        k: int,
+        weights: npt.ArrayLike | None = None,
+        *,
+        method: Method = "exact",
+        candidates: int | None = None,
     ) -> Results:
-        """The k nearest codes of each query.
+        """Find the k nearest codes of each query.
 
         Parameters
         ----------
-        queries : uint8 array of shape (n_queries, ceil(n_bits / 8)), or float array of shape (n_queries, n_bits)
-            Packed codes; or reals, which are a code (what is above zero) and magnitudes, by which the weights are
-            multiplied.
+        queries : Queries, uint8 array of shape (n_queries, ceil(n_bits / 8)), or float array (n_queries, n_bits)
+            What a ranker's `queries_for` returns; packed codes; or reals, whose signs are the code and whose
+            magnitudes multiply the weights.
         k : int
         weights : float array of shape (n_bits,) or (n_queries, n_bits), optional
-            None is plain Hamming distance.
-        candidates : int or "exact", optional
-            Two stages: the engine finds this many by plain Hamming distance, and they are ranked here; by default
-            ten times k, and at least 1000. Or "exact", where the engine ranks everything by weights that are whole
-            numbers: see `quantize_weights`.
+            None is plain Hamming distance; must be None for `Queries`, which have their own.
+        method : {"exact", "rerank"}
+            "exact" ranks every code inside the engine, with the same results as an `Index`. "rerank" fetches the
+            `candidates` nearest codes by plain Hamming distance and ranks those here: faster where the engine has an
+            index for it, and the only method of engines that cannot weigh bits.
+        candidates : int, optional
+            Codes that "rerank" fetches per query; ten times k by default, and at least 1000.
 
         Returns
         -------
         results : named tuple of arrays ``(ids, distances)`` of shape (n_queries, k)
             Nearest first, ties by id, padded with -1 and inf.
         """
+        n_bits = self.n_bits
+        k = check_count("k", k, 1)
+        codes, rows = check_queries(queries, weights, n_bits)
+        n_candidates = check_method(method, k, candidates, self._max_candidates)
+        checked = Queries(codes, np.broadcast_to(rows, (len(codes), n_bits)))
+        if n_candidates is not None:
+            return self._rerank(checked, k, n_candidates)
+        if self._no_exact is not None:
+            raise ValueError(f'method must be "rerank" for {self._no_exact}, got "exact"')
+        return self._exact(checked, k)
 
-    def count(self) -> int:
-        """Number of codes."""
+    def _exact(self, queries: Queries, k: int) -> Results:
+        return rank_all(queries, self._scan, k)
 
-    def close(self) -> None:
-        """Give back the connection; leaving a ``with`` block does so too."""
+    def _rerank(self, queries: Queries, k: int, n_candidates: int) -> Results:
+        return rerank(queries, self._fetch(queries.codes, n_candidates), k)
 
-    def __enter__(self) -> Self: ...
+    def _scan(self, codes: Codes, weights: Weights, n: int) -> Iterable[Fetched]:
+        """Yield per query the n nearest codes by whole-number weights, one row per query, ties by id."""
+        raise NotImplementedError
 
-    def __exit__(self, *exception: object) -> None: ...
-
-
-class Closing(ABC):
-    """Leaving a ``with`` block closes."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give back what is held."""
+    def _fetch(self, codes: Codes, n: int) -> Iterable[Fetched]:
+        """Yield per query the n nearest codes by plain Hamming distance; ties are the engine's choice."""
+        return self._scan(codes, np.ones((len(codes), self.n_bits), np.float32), n)
 
     def __enter__(self) -> Self:
         return self
@@ -92,31 +122,23 @@ class Closing(ABC):
         self.close()
 
 
-def check_search(
-    queries: Any, k: int, weights: npt.ArrayLike | None, candidates: Candidates, n_bits: int
-) -> tuple[Codes, Weights, int | None]:
-    """Query codes, a row of weights for each query, and the number of candidates, or None for an exact search."""
-    if not isinstance(k, int | np.integer) or k < 1:
-        raise ValueError(f"k must be an int of at least 1, got {k!r}")
-    codes, rows = check_queries(queries, weights, n_bits)
-    rows = rows.repeat(len(codes), axis=0) if len(rows) == 1 else rows
-    if candidates == "exact":
-        return codes, rows, None
-    if candidates is None:
-        return codes, rows, max(CANDIDATES, 10 * k)
-    if not isinstance(candidates, int | np.integer) or candidates < 1:
-        raise ValueError(f'candidates must be an int of at least 1, "exact" or None, got {candidates!r}')
-    return codes, rows, candidates
-
-
 def check_add(codes: Any, ids: npt.ArrayLike, n_bits: int) -> tuple[Codes, Ids]:
-    """Codes and ids to add: as many of the one as of the other, ids unique and not negative."""
+    """Codes and ids to add: one id per code, ids unique and not negative."""
     checked = check_codes(codes, n_bits)
     return checked, check_ids(ids, len(checked))
 
 
 def check_created(n_bits: int) -> int:
-    """Bits of a new table."""
+    """Bits per code of a new table."""
     if not isinstance(n_bits, int) or not 0 < n_bits < 1 << 16:
         raise ValueError(f"n_bits must be an int from 1 to 65535, got {n_bits!r}")
     return n_bits
+
+
+def check_same_width(stored: int, n_bits: int, table: str) -> None:
+    """Refuse to treat a table of `stored` bits per code as one of `n_bits`.
+
+    A table that knows only bytes reports a multiple of eight, which fits every number of bits in as many bytes.
+    """
+    if n_bytes(stored) != n_bytes(n_bits) or (stored != n_bits and stored % 8):
+        raise ValueError(f"{table} must hold codes of {n_bits} bits, got one of {stored}")

@@ -1,24 +1,18 @@
-"""`MemoryEngine`: an `Index` behind the contract of the engines, for code that should run without one.
-
-`connect("memory://")` makes it; each connection has codes of its own, and they end with it.
-"""
+"""`MemoryEngine`: an `Index` in this process behind the contract of the engines."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_ids
-from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search
-from bitrank.engines.planes import check_whole
+from bitrank.engines.contract import Engine, check_add, check_created
 from bitrank.index import Index
-from bitrank.vocabulary import Codes, Results
+from bitrank.vocabulary import Codes, Queries, Results
 
 
-class MemoryEngine(Closing):
-    """Codes in the memory of this process; the methods are those of `Engine`."""
+class MemoryEngine(Engine):
+    """Codes in the memory of this process; each connection has its own, and closing it drops them."""
 
     def __init__(self, url: str, name: str) -> None:
         if url != "memory://":
@@ -28,53 +22,49 @@ class MemoryEngine(Closing):
 
     @property
     def n_bits(self) -> int:
-        """Bits of a code."""
-        return self._made().n_bits
+        """Bits per code."""
+        return self._open().n_bits
 
     def create(self, n_bits: int) -> None:
-        """Make the table."""
+        """Create the index."""
         n_bits = check_created(n_bits)
         if self._index is None:
             self._index = Index(n_bits=n_bits)
         elif self._index.n_bits != n_bits:
-            raise ValueError(f"{self._name!r} must have codes of {n_bits} bits, got one of {self._index.n_bits}")
+            raise ValueError(f"{self._name!r} must hold codes of {n_bits} bits, got one of {self._index.n_bits}")
 
     def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
         """Add codes, or replace them."""
-        index = self._made()
+        index = self._open()
         codes, checked = check_add(codes, ids, index.n_bits)
         known = np.isin(checked, index.ids)
         index.update(checked[known], codes[known])
         index.add(codes[~known], checked[~known])
 
     def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove what is there of these ids."""
-        index = self._made()
+        """Remove the ids that exist."""
+        index = self._open()
         index.remove(np.intersect1d(check_ids(ids), index.ids))
 
     def optimize(self) -> None:
         """Sort the rows."""
-        self._made().optimize()
-
-    def search(
-        self, queries: npt.NDArray[Any], k: int, weights: npt.ArrayLike | None = None, candidates: Candidates = None
-    ) -> Results:
-        """The k nearest codes of each query."""
-        index = self._made()
-        codes, rows, n_candidates = check_search(queries, k, weights, candidates, index.n_bits)
-        if n_candidates is None:
-            return index.search(codes, k, check_whole(rows))
-        return index.search(codes, k, rows, candidates=n_candidates)
+        self._open().optimize()
 
     def count(self) -> int:
         """Number of codes."""
-        return len(self._made())
+        return len(self._open())
 
     def close(self) -> None:
-        """Forget the codes."""
+        """Drop the codes."""
         self._index = None
 
-    def _made(self) -> Index:
+    def _exact(self, queries: Queries, k: int) -> Results:
+        return self._open().search(queries, k)
+
+    def _rerank(self, queries: Queries, k: int, n_candidates: int) -> Results:
+        return self._open().search(queries, k, method="rerank", candidates=n_candidates)
+
+    def _open(self) -> Index:
         if self._index is None:
-            raise ValueError(f"there is no table {self._name!r}: make it with create(n_bits)")
+            raise ValueError(f"there is no index {self._name!r}: create it with create(n_bits)")
         return self._index

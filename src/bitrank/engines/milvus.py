@@ -1,7 +1,6 @@
-"""`MilvusEngine`: codes as BINARY_VECTOR in a collection of Milvus, ranked in two stages.
+"""`MilvusEngine`: codes as BINARY_VECTOR in a collection of Milvus.
 
-It stands at the end of the path, where `connect` finds it. Milvus counts differing bits but cannot weigh them, so there
-is no exact search.
+Milvus finds candidates by plain Hamming distance; it cannot weigh bits, so there is no exact search.
 """
 
 from __future__ import annotations
@@ -9,37 +8,37 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_ids
-from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search
-from bitrank.engines.stages import rerank
+from bitrank.engines.contract import Engine, check_add, check_created, check_same_width
+from bitrank.engines.stages import Fetched
 from bitrank.lazy import import_extra
 from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Ids, Results, n_bytes
+from bitrank.vocabulary import Codes, n_bytes
 
-# Milvus returns no more results than this.
-MOST_CANDIDATES = 16_384
-# It finds a larger one, and then fails to fetch its code.
-LARGEST_ID = 2**63 - 2
-# Codes and ids of one message; Milvus takes up to 64 MB, with what goes around them.
+# Milvus's limit of results per query.
+MAX_CANDIDATES = 16_384
+# Milvus finds a larger id, and then fails to fetch its code.
+MAX_ID = 2**63 - 2
+# Codes and ids per message; Milvus takes up to 64 MB, with what surrounds them.
 MESSAGE_BYTES = 48 << 20
-BATCH = 65_536  # rows between two moves of the bar
-# Candidates with their codes that come back in one message.
+BATCH = 65_536  # rows per step of the progress bar
+# Candidates with their codes per message.
 BATCH_RESULTS = 100_000
-# Codes of a MilvusException: no server; a collection that is not in its memory.
+# Codes of a MilvusException: no server; a collection that is not in memory.
 CONNECT_FAILED, NOT_LOADED = 2, 101
 DESCRIPTION = "bitrank: codes of {} bits"
 
 
-class MilvusEngine(Closing):
-    """Codes in a collection of Milvus; the methods are those of `Engine`, without an exact search.
+class MilvusEngine(Engine):
+    """Codes in a collection of Milvus; searched with ``method="rerank"`` only.
 
-    Milvus takes one message whole or not at all, so that an `add` is one message: up to 3 million codes of 64 bits, 2
+    Milvus applies a message whole or not at all, so an `add` is one message: up to 3 million codes of 64 bits or 2
     million of 128. More than that at once is refused.
 
     Parameters
@@ -49,12 +48,15 @@ class MilvusEngine(Closing):
     name : str
         The collection: letters, digits and underscores. It has the fields ``id`` and ``code``.
     index : "BIN_FLAT" or "BIN_IVF_FLAT"
-        What `create` and `optimize` build: a scan of all codes, or of the `nprobe` nearest of `nlist` clusters.
+        The index that `optimize` builds: a scan of all codes, or of the `nprobe` nearest of `nlist` clusters.
     nlist, nprobe : int
-        Of BIN_IVF_FLAT; `nprobe` is used by `search`.
+        Parameters of BIN_IVF_FLAT; `nprobe` takes effect in `search`.
     timeout : float
         Seconds to wait for an answer.
     """
+
+    _no_exact: ClassVar[str | None] = "Milvus, which cannot weigh bits"
+    _max_candidates: ClassVar[int | None] = MAX_CANDIDATES
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class MilvusEngine(Closing):
         self._n_bits: int | None = None
         parts = urlsplit(url)
         scheme = "https" if parse_qs(parts.query).get("secure") == ["true"] else "http"
-        with self._says_what_failed():
+        with self._connection_errors():
             self._client = self._milvus.MilvusClient(
                 uri=f"{scheme}://{parts.netloc.rpartition('@')[2]}",
                 user=unquote(parts.username or ""),
@@ -90,16 +92,16 @@ class MilvusEngine(Closing):
 
     @property
     def n_bits(self) -> int:
-        """Bits of a code."""
-        return self._made()
+        """Bits per code."""
+        return self._open()
 
     def create(self, n_bits: int) -> None:
-        """Make the collection and its index, and load it."""
+        """Create the collection with a BIN_FLAT index, and load it."""
         n_bits = check_created(n_bits)
-        found = self._look()
-        if found is None:
+        stored = self._look()
+        if stored is None:
             types = self._milvus.DataType
-            with self._says_what_failed():
+            with self._connection_errors():
                 schema = self._client.create_schema(auto_id=False, description=DESCRIPTION.format(n_bits))
                 schema.add_field("id", types.INT64, is_primary=True)
                 schema.add_field("code", types.BINARY_VECTOR, dim=8 * n_bytes(n_bits))
@@ -110,14 +112,14 @@ class MilvusEngine(Closing):
                     consistency_level="Strong",
                     timeout=self._timeout,
                 )
-        elif n_bytes(found) != n_bytes(n_bits) or (found != n_bits and found % 8):
-            raise ValueError(f"the collection {self._name!r} must hold codes of {n_bits} bits, got one of {found}")
+        else:
+            check_same_width(stored, n_bits, f"the collection {self._name!r}")
         self._n_bits = n_bits
 
     def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
         """Add codes, or replace them."""
-        codes, checked = check_add(codes, ids, self._made())
-        if checked.max(initial=0) > LARGEST_ID:
+        codes, checked = check_add(codes, ids, self._open())
+        if checked.max(initial=0) > MAX_ID:
             raise ValueError(f"ids for Milvus must be up to 2**63 - 2, got {checked.max()}")
         most = MESSAGE_BYTES // (codes.shape[1] + 8)
         if len(checked) > most:
@@ -127,22 +129,22 @@ class MilvusEngine(Closing):
             part = zip(checked[start : start + BATCH].tolist(), codes[start : start + BATCH], strict=True)
             rows += [{"id": number, "code": code.tobytes()} for number, code in part]
         if rows:
-            with self._says_what_failed():
+            with self._connection_errors():
                 self._client.upsert(self._name, rows, timeout=self._timeout)
 
     def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove what is there of these ids."""
-        self._made()
+        """Remove the ids that exist."""
+        self._open()
         checked = check_ids(ids)
-        for start in range(0, len(checked), MOST_CANDIDATES):
-            with self._says_what_failed():
-                part = checked[start : start + MOST_CANDIDATES].tolist()
+        for start in range(0, len(checked), MAX_CANDIDATES):
+            with self._connection_errors():
+                part = checked[start : start + MAX_CANDIDATES].tolist()
                 self._client.delete(self._name, ids=part, timeout=self._timeout)
 
     def optimize(self) -> None:
-        """Write what was added to its segments, and build the index that was asked for."""
-        self._made()
-        with self._says_what_failed():
+        """Flush added codes to segments, and build the index."""
+        self._open()
+        with self._connection_errors():
             self._client.flush(self._name, timeout=self._timeout)
             built = self._client.describe_index(self._name, "code", timeout=self._timeout)
             if built["index_type"] != self._index:
@@ -151,56 +153,41 @@ class MilvusEngine(Closing):
                 self._client.create_index(self._name, self._index_params(self._index), timeout=self._timeout)
                 self._client.load_collection(self._name, timeout=self._timeout)
 
-    def search(
-        self, queries: npt.NDArray[Any], k: int, weights: npt.ArrayLike | None = None, candidates: Candidates = None
-    ) -> Results:
-        """The k nearest codes of each query, in two stages."""
-        n_bits = self._made()
-        codes, rows, n_candidates = check_search(queries, k, weights, candidates, n_bits)
-        if n_candidates is None:
-            raise ValueError("Milvus cannot weigh bits, so there is no exact search: give a number of candidates")
-        if candidates is None:
-            n_candidates = min(n_candidates, MOST_CANDIDATES)
-        if max(k, n_candidates) > MOST_CANDIDATES:
-            raise ValueError(f"Milvus returns up to {MOST_CANDIDATES} candidates, got k {k} and {n_candidates}")
-        return rerank(codes, self._fetch(codes, n_candidates), k, rows, n_bits)
-
     def count(self) -> int:
         """Number of codes."""
-        self._made()
+        self._open()
         return int(self._read("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
 
     def close(self) -> None:
-        """Give back the connection."""
+        """Close the connection."""
         self._client.close()
 
-    def _fetch(self, queries: Codes, n_candidates: int) -> Iterator[tuple[Ids, Codes]]:
-        """Ids and codes of the nearest by plain Hamming distance, one query after the other."""
-        batch = max(1, BATCH_RESULTS // n_candidates)
-        for start in range(0, len(queries), batch):
+    def _fetch(self, codes: Codes, n: int) -> Iterator[Fetched]:
+        batch = max(1, BATCH_RESULTS // n)
+        for start in range(0, len(codes), batch):
             found = self._read(
                 "search",
-                data=[query.tobytes() for query in queries[start : start + batch]],
-                limit=n_candidates,
+                data=[code.tobytes() for code in codes[start : start + batch]],
+                limit=n,
                 output_fields=["code"],
                 search_params={"metric_type": "HAMMING", "params": {"nprobe": self._nprobe}},
             )
             for hits in found:
                 ids = np.fromiter((hit["id"] for hit in hits), np.int64, len(hits))
                 raw = b"".join(_bytes(hit["entity"]["code"]) for hit in hits)
-                yield ids, np.frombuffer(raw, np.uint8).reshape(len(hits), queries.shape[1])
+                yield ids, np.frombuffer(raw, np.uint8).reshape(len(hits), codes.shape[1])
 
-    def _read(self, method: str, **asked: Any) -> Any:
-        """What a search or a query answers; a collection that is not in memory, as after a restart, is loaded."""
+    def _read(self, method: str, **arguments: Any) -> Any:
+        """Call `search` or `query` of the client; load a collection that is not in memory, as after a restart."""
         call = getattr(self._client, method)
-        with self._says_what_failed():
+        with self._connection_errors():
             try:
-                return call(self._name, timeout=self._timeout, **asked)
+                return call(self._name, timeout=self._timeout, **arguments)
             except self._milvus.MilvusException as error:
                 if error.code != NOT_LOADED:
                     raise
             self._client.load_collection(self._name, timeout=self._timeout)
-            return call(self._name, timeout=self._timeout, **asked)
+            return call(self._name, timeout=self._timeout, **arguments)
 
     def _index_params(self, kind: str) -> Any:
         params = self._client.prepare_index_params()
@@ -208,16 +195,16 @@ class MilvusEngine(Closing):
         params.add_index("code", index_type=kind, metric_type="HAMMING", **more)
         return params
 
-    def _made(self) -> int:
+    def _open(self) -> int:
         if self._n_bits is None:
             self._n_bits = self._look()
         if self._n_bits is None:
-            raise ValueError(f"there is no collection {self._name!r}: make it with create(n_bits)")
+            raise ValueError(f"there is no collection {self._name!r}: create it with create(n_bits)")
         return self._n_bits
 
     def _look(self) -> int | None:
-        """Bits of a code as the server says it, or None where there is no such collection."""
-        with self._says_what_failed():
+        """Bits per code as the server describes them, or None where there is no such collection."""
+        with self._connection_errors():
             if not self._client.has_collection(self._name, timeout=self._timeout):
                 return None
             described = self._client.describe_collection(self._name, timeout=self._timeout)
@@ -227,12 +214,12 @@ class MilvusEngine(Closing):
         if kinds.get("id") != types.INT64 or kinds.get("code") != types.BINARY_VECTOR:
             raise ValueError(f"the collection {self._name!r} must have id INT64 and code BINARY_VECTOR, got {kinds}")
         dim = int(fields["code"]["params"]["dim"])
-        said = re.fullmatch(DESCRIPTION.format(r"(\d+)"), described["description"])
-        return int(said[1]) if said and 8 * n_bytes(int(said[1])) == dim else dim
+        noted = re.fullmatch(DESCRIPTION.format(r"(\d+)"), described["description"])
+        return int(noted[1]) if noted and 8 * n_bytes(int(noted[1])) == dim else dim
 
     @contextlib.contextmanager
-    def _says_what_failed(self) -> Iterator[None]:
-        """A lost connection is a ConnectionError, as in every engine."""
+    def _connection_errors(self) -> Iterator[None]:
+        """Raise a ConnectionError for a lost connection, as every engine does."""
         try:
             yield
         except self._milvus.MilvusException as error:
@@ -244,6 +231,6 @@ class MilvusEngine(Closing):
 
 
 def _bytes(value: Any) -> bytes:
-    """A code as Milvus gives it: bytes, or a list that holds them."""
-    found: bytes = value if isinstance(value, bytes) else value[0]
-    return found
+    """A code as Milvus returns it: bytes, or a list of them."""
+    code: bytes = value if isinstance(value, bytes) else value[0]
+    return code

@@ -1,7 +1,6 @@
-"""Weights as whole numbers, cut into planes of bits: an exact weighted distance wherever an engine counts bits.
+"""Whole-number weights as bit planes: an exact weighted Hamming distance in any engine with a popcount, also as SQL.
 
-``d_w(q, h) = Σ_b 2^b · popcount((q xor h) & mask_b)``, where bit k of mask_b is bit b of the weight of bit k. The
-engines that speak SQL take their expressions from here; the literals hold nothing but hexadecimal digits.
+``d_w(q, h) = Σ_b 2^b · popcount((q xor h) & mask_b)``, where bit k of mask_b is bit b of the weight of bit k.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from bitrank.vocabulary import Codes, Weights
 
 
 class Dialect(NamedTuple):
-    """How an engine writes codes and counts bits."""
+    """SQL of an engine for a code and for counts of differing bits."""
 
     code: Callable[[str, int], str]  # a constant, from its hexadecimal digits and the number of bits
     differing: str  # number of bits in which {a} and {b} differ
-    differing_within: str  # the same among the bits of {mask}
+    differing_within: str  # number of bits of {mask} in which they differ
 
 
 DIALECTS = {
@@ -37,7 +36,6 @@ DIALECTS = {
         "bitCount(bitXor({a}, {b}))",
         "bitCount(bitAnd(bitXor({a}, {b}), {mask}))",
     ),
-    # DuckDB, and what else has xor, & and bit_count on bit strings.
     "duckdb": Dialect(
         lambda digits, n_bits: f"'{f'{int(digits, 16):0{4 * len(digits)}b}'[:n_bits]}'::BIT",
         "bit_count(xor({a}, {b}))",
@@ -47,14 +45,14 @@ DIALECTS = {
 
 
 def quantize_weights(weights: npt.ArrayLike, bits: int = 8) -> Weights:
-    """Weights as whole numbers from 0 to ``2**bits - 1``, the largest of a vector becoming the largest number.
+    """Round weights to whole numbers from 0 to ``2**bits - 1``, the largest weight of a vector to the largest number.
 
-    An `Index` takes them like any others, and then ranks exactly as an engine with the same weights does.
+    An engine ranks exactly by them in one scan, and an `Index` ranks by them like by any others.
 
     Parameters
     ----------
     weights : float array of shape (n_bits,) or (n_queries, n_bits)
-        Each row is scaled by itself.
+        Each row is scaled on its own.
     bits : int
         1 to 16.
 
@@ -77,7 +75,7 @@ def quantize_weights(weights: npt.ArrayLike, bits: int = 8) -> Weights:
 
 
 def masks(weights: npt.ArrayLike) -> Codes:
-    """Packed masks of one vector of whole-numbered weights, the plane of ones first, shape (n_planes, n_bytes).
+    """Packed masks of one vector of whole-number weights, the plane of ones first, shape (n_planes, n_bytes).
 
     Examples
     --------
@@ -95,22 +93,33 @@ def masks(weights: npt.ArrayLike) -> Codes:
     return pack((whole >> np.arange(n_planes)[:, None]) & 1)
 
 
+def are_whole(weights: Weights) -> bool:
+    """Whether all weights are whole numbers whose sums float32 holds exactly."""
+    return bool((weights == np.rint(weights)).all()) and _largest_sum(weights) < 1 << 24
+
+
 def check_whole(weights: Weights) -> Weights:
-    """Weights that are whole numbers of a sum that float32 holds exactly, or a ValueError."""
+    """Weights that are whole numbers whose sums float32 holds exactly."""
     if (weights != np.rint(weights)).any():
-        raise ValueError("an exact search takes weights that are whole numbers: see bitrank.engines.quantize_weights")
-    if weights.size and weights.sum(axis=-1, dtype=np.float64).max() >= 1 << 24:
-        raise ValueError("whole-numbered weights must have a sum below 2**24: use fewer bits in quantize_weights")
+        raise ValueError("weights must be whole numbers, see bitrank.engines.quantize_weights, got others")
+    if _largest_sum(weights) >= 1 << 24:
+        raise ValueError("whole-number weights must have a sum below 2**24: use fewer bits in quantize_weights")
     return weights
 
 
+def _largest_sum(weights: Weights) -> float:
+    return float(weights.sum(axis=-1, dtype=np.float64).max()) if weights.size else 0.0
+
+
 def distance_sql(column: str, query: Codes, weights: npt.ArrayLike, dialect: str) -> str:
-    """The weighted distance of a column to one query code, as an expression of SQL.
+    """Write the weighted distance of a column to one query code as an SQL expression.
+
+    Its literals hold nothing but digits, so it needs no quoting.
 
     Parameters
     ----------
     column : str
-        Quoted already, if it must be.
+        Quoted where it needs quotes.
     query : uint8 array of shape (ceil(n_bits / 8),)
     weights : array of shape (n_bits,)
         Whole numbers.
@@ -135,3 +144,14 @@ def distance_sql(column: str, query: Codes, weights: npt.ArrayLike, dialect: str
         count = form.format(a=a, b=b, mask=forms.code(mask.tobytes().hex(), n_bits))
         terms.append(f"{1 << power} * {count}" if power else count)
     return " + ".join(terms) or "0"
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier of standard SQL, with any characters.
+
+    Examples
+    --------
+    >>> print(quoted('my "best" codes'))
+    "my ""best"" codes"
+    """
+    return '"' + name.replace('"', '""') + '"'

@@ -1,35 +1,32 @@
-"""`PostgresEngine`: codes in a table of PostgreSQL, as ``bit(n)``, with pgvector for the first stage.
-
-`connect("postgresql://…")` makes it; the service and its store know nothing of it.
-"""
+"""`PostgresEngine`: codes in a table of PostgreSQL, as ``bit(n)``, with pgvector to find candidates."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_ids
-from bitrank.engines.contract import Candidates, Closing, check_add, check_created, check_search
-from bitrank.engines.planes import DIALECTS, check_whole, distance_sql
-from bitrank.engines.stages import rerank
+from bitrank.engines.contract import Engine, check_add, check_created
+from bitrank.engines.planes import DIALECTS, distance_sql, quoted
+from bitrank.engines.stages import Fetched
 from bitrank.lazy import import_extra
 from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Ids, Results, n_bytes
+from bitrank.vocabulary import Codes, Ids, Method, Queries, Results, Weights, n_bytes
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 T = TypeVar("T")
 
-CHUNK = 1 << 16  # rows of one message of COPY
+CHUNK = 1 << 16  # rows per message of COPY
 HEADER, TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
-EF_SEARCH = 1000  # the most that pgvector allows
-# Held while a table is made: CREATE … IF NOT EXISTS of two sessions at once would fail.
-CREATING = 0x62697472616E6B
+MAX_EF_SEARCH = 1000  # pgvector's limit
+# Advisory lock of `create`: CREATE … IF NOT EXISTS fails in two sessions at once.
+CREATE_LOCK = 0x62697472616E6B
 
 COLUMNS = """
 SELECT a.attname, a.atttypid::regtype::text, a.atttypmod, EXISTS (
@@ -42,8 +39,8 @@ FROM pg_attribute a WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT 
 """
 
 NO_PGVECTOR = (
-    "the first stage needs pgvector 0.8 or newer in the data base: install it on the server (Debian and Ubuntu with "
-    "the packages of postgresql.org: apt install postgresql-<version>-pgvector; others: "
+    "PostgreSQL needs pgvector 0.8 or newer to find candidates: install it on the server (Debian and Ubuntu with the "
+    "packages of postgresql.org: apt install postgresql-<version>-pgvector; others: "
     "https://github.com/pgvector/pgvector#installation), then run CREATE EXTENSION vector there as a superuser"
 )
 
@@ -53,18 +50,18 @@ class _Table(NamedTuple):
     has_graph: bool
 
 
-class PostgresEngine(Closing):
-    """A table of PostgreSQL 14 or newer; the methods are those of `Engine`.
+class PostgresEngine(Engine):
+    """Codes in a table of PostgreSQL 14 or newer.
 
-    The connection is made when it is first needed, and again when the server was away in between. Methods may be
-    called from several threads; they take turns.
+    The engine connects at the first call, and again after the server was away. Methods may be called from several
+    threads; they take turns.
 
     Parameters
     ----------
     url : str
         As libpq takes it: ``postgresql://user@host:port/base?connect_timeout=5``.
     name : str
-        The table; as it is, so capitals and signs stay. It is looked for along the ``search_path``.
+        The table, with capitals and special characters as they are; found along the ``search_path``.
     id_column, code_column : str
         Its columns: ids of an integer type, with a unique index where codes are to be added, and codes of ``bit(n)``.
     """
@@ -76,40 +73,42 @@ class PostgresEngine(Closing):
                 raise ValueError(f"a name in PostgreSQL must have 1 to 63 bytes, got {word!r}")
         self._url = url
         self._names = name, id_column, code_column
-        self._table, self._id, self._code = (_quoted(word) for word in self._names)
-        self._turn = threading.RLock()
+        self._table, self._id, self._code = (quoted(word) for word in self._names)
+        self._lock = threading.RLock()
         self._connection: Connection[Any] | None = None
+        self._transaction: Connection[Any] | None = None
+        self._shape: _Table | None = None  # of the transaction under way
 
     def __repr__(self) -> str:
         return f"PostgresEngine({self._where()}, {self._names[0]!r})"
 
     @property
     def n_bits(self) -> int:
-        """Bits of a code."""
-        return self._run(self._shape).n_bits
+        """Bits per code."""
+        return self._run(self._look).n_bits
 
     def create(self, n_bits: int) -> None:
-        """Make the table, and the extension of pgvector where that is missing."""
+        """Create the table, and the extension of pgvector where that is missing."""
         n_bits = check_created(n_bits)
 
         def work(connection: Connection[Any]) -> None:
-            connection.execute(f"SELECT pg_advisory_xact_lock({CREATING})")
+            connection.execute(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})")
             self._need_pgvector(connection)
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table} "
                 f"({self._id} bigint PRIMARY KEY, {self._code} bit({n_bits}) NOT NULL)"
             )
-            found = self._shape(connection).n_bits
-            if found != n_bits:
-                raise ValueError(f"the table {self._table} must have codes of {n_bits} bits, got one of {found}")
+            stored = self._look(connection).n_bits
+            if stored != n_bits:
+                raise ValueError(f"the table {self._table} must hold codes of {n_bits} bits, got one of {stored}")
 
         self._run(work)
 
     def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add codes, or replace them, in one transaction; a bar shows how far it is."""
+        """Add codes, or replace them, in one transaction."""
 
         def work(connection: Connection[Any]) -> None:
-            n_bits = self._shape(connection).n_bits
+            n_bits = self._look(connection).n_bits
             checked, numbers = check_add(codes, ids, n_bits)
             connection.execute(f"CREATE TEMP TABLE bitrank_new (id bigint, code bit({n_bits})) ON COMMIT DROP")
             with connection.cursor().copy("COPY pg_temp.bitrank_new FROM STDIN (FORMAT BINARY)") as copy:
@@ -129,20 +128,20 @@ class PostgresEngine(Closing):
             raise ValueError(f"to add codes, {self._id} of {self._table} must have a unique index") from None
 
     def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove what is there of these ids."""
+        """Remove the ids that exist."""
         numbers = ",".join(map(str, check_ids(ids)))
 
         def work(connection: Connection[Any]) -> None:
-            self._shape(connection)
+            self._look(connection)
             connection.execute(f"DELETE FROM {self._table} WHERE {self._id} = ANY('{{{numbers}}}'::bigint[])")
 
         self._run(work)
 
     def optimize(self) -> None:
-        """Build the graph (HNSW) of the first stage, which is then no longer exact but needs no scan."""
+        """Build the graph (HNSW) that finds candidates without a scan, and may miss some."""
 
         def work(connection: Connection[Any]) -> None:
-            if not self._shape(connection).has_graph:
+            if not self._look(connection).has_graph:
                 self._need_pgvector(connection)
                 connection.execute(f"CREATE INDEX ON {self._table} USING hnsw ({self._code} bit_hamming_ops)")
             connection.execute(f"ANALYZE {self._table}")
@@ -150,28 +149,18 @@ class PostgresEngine(Closing):
         self._run(work)
 
     def search(
-        self, queries: npt.NDArray[Any], k: int, weights: npt.ArrayLike | None = None, candidates: Candidates = None
+        self,
+        queries: Queries | npt.NDArray[Any],
+        k: int,
+        weights: npt.ArrayLike | None = None,
+        *,
+        method: Method = "exact",
+        candidates: int | None = None,
     ) -> Results:
-        """The k nearest codes of each query."""
-
-        def work(connection: Connection[Any]) -> Results:
-            table = self._shape(connection)
-            codes, rows, n_candidates = check_search(queries, k, weights, candidates, table.n_bits)
-            if n_candidates is None:
-                return self._exact(connection, codes, check_whole(rows), k)
-            if table.has_graph:
-                # It goes on searching until there are N, past rows that were removed.
-                connection.execute(
-                    f"SET LOCAL hnsw.ef_search = {min(max(n_candidates, 40), EF_SEARCH)};"
-                    "SET LOCAL hnsw.iterative_scan = strict_order;"
-                    f"SET LOCAL hnsw.max_scan_tuples = {min(max(20_000, 20 * n_candidates), 2**31 - 1)};"
-                    "SET LOCAL hnsw.scan_mem_multiplier = 1000"
-                )
-            fetched = [self._nearest_by_hamming(connection, code, n_candidates, table) for code in codes]
-            return rerank(codes, fetched, k, rows, table.n_bits)
-
+        """Find the k nearest codes of each query, in one transaction; see `Engine.search`."""
+        search = super().search
         try:
-            return self._run(work)
+            return self._run(lambda _: search(queries, k, weights, method=method, candidates=candidates))
         except self._psycopg.errors.UndefinedFunction:
             raise ValueError(NO_PGVECTOR) from None
 
@@ -179,34 +168,42 @@ class PostgresEngine(Closing):
         """Number of codes."""
 
         def work(connection: Connection[Any]) -> int:
-            self._shape(connection)
-            found = connection.execute(f"SELECT count(*) FROM {self._table} WHERE {self._code} IS NOT NULL").fetchone()
-            return int(found[0]) if found else 0
+            self._look(connection)
+            row = connection.execute(f"SELECT count(*) FROM {self._table} WHERE {self._code} IS NOT NULL").fetchone()
+            return int(row[0]) if row else 0
 
         return self._run(work)
 
     def close(self) -> None:
-        """Give back the connection."""
-        with self._turn:
+        """Close the connection."""
+        with self._lock:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
 
     def _run(self, work: Callable[[Connection[Any]], T]) -> T:
-        """Do work in a transaction, and once more from the start when the connection turns out to be lost."""
-        with self._turn:
+        """Do work in a transaction, and once more from its start when the connection turns out to be lost.
+
+        Within the work of another call, do it in that call's transaction.
+        """
+        with self._lock:
+            if self._transaction is not None:
+                return work(self._transaction)
             for attempt in range(2):
                 try:
                     if self._connection is None or self._connection.closed:
-                        attempt = 1  # a new one that fails is no stale one
+                        attempt = 1  # a failure of a new connection is final
                         self._connection = self._psycopg.connect(self._url, autocommit=True)
                     with self._connection.transaction():
+                        self._transaction = self._connection
                         return work(self._connection)
                 except self._psycopg.OperationalError as error:
                     if self._connection is not None and not self._connection.closed:
-                        raise  # of the server itself: a full disk, a statement that took too long
+                        raise  # an error of the server: a full disk, a statement that took too long
                     if attempt == 1:
                         raise ConnectionError(f"PostgreSQL at {self._where()} does not answer: {error}") from error
+                finally:
+                    self._transaction = self._shape = None
             raise AssertionError("two attempts end above")
 
     def _where(self) -> str:
@@ -215,66 +212,71 @@ class PostgresEngine(Closing):
         host, port = (parts.get(key) for key in ("host", "port"))
         return f"{host or 'localhost'}:{port or 5432}/{parts.get('dbname') or ''}"
 
-    def _shape(self, connection: Connection[Any]) -> _Table:
+    def _look(self, connection: Connection[Any]) -> _Table:
+        """The table as the server describes it, once per transaction."""
+        if self._shape is not None:
+            return self._shape
         _, id_column, code_column = self._names
-        found = {row[0]: row[1:] for row in connection.execute(COLUMNS, [self._table]).fetchall()}
-        if not found:
-            raise ValueError(f"there is no table {self._table}: make it with create(n_bits)")
-        code, number = found.get(code_column), found.get(id_column)
+        columns = {row[0]: row[1:] for row in connection.execute(COLUMNS, [self._table]).fetchall()}
+        if not columns:
+            raise ValueError(f"there is no table {self._table}: create it with create(n_bits)")
+        code, number = columns.get(code_column), columns.get(id_column)
         if code is None or code[0] != "bit" or number is None or number[0] not in ("smallint", "integer", "bigint"):
-            columns = ", ".join(f"{name} {row[0]}" for name, row in found.items())
+            described = ", ".join(f"{name} {row[0]}" for name, row in columns.items())
             raise ValueError(
                 f"the table {self._table} must have the columns {self._id} of integers and {self._code} of bit(n), "
-                f"got {columns}"
+                f"got {described}"
             )
-        return _Table(code[1], code[2])
+        self._shape = _Table(code[1], code[2])
+        return self._shape
 
     def _need_pgvector(self, connection: Connection[Any]) -> None:
+        errors = self._psycopg.errors
         try:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        except (self._psycopg.errors.FeatureNotSupported, self._psycopg.errors.UndefinedFile) as error:
-            raise ValueError(f"{NO_PGVECTOR} ({error})") from None
-        except self._psycopg.errors.InsufficientPrivilege as error:
+        except (errors.FeatureNotSupported, errors.UndefinedFile, errors.InsufficientPrivilege) as error:
             raise ValueError(f"{NO_PGVECTOR} ({error})") from None
 
-    def _nearest_by_hamming(self, connection: Connection[Any], code: Codes, n: int, table: _Table) -> tuple[Ids, Codes]:
-        query = DIALECTS["postgresql"].code(code.tobytes().hex(), table.n_bits)
-        ties = "" if table.has_graph else f", {self._id}"  # the graph knows no second key
-        found = self._fetch(
-            connection,
+    def _fetch(self, codes: Codes, n: int) -> list[Fetched]:
+        def work(connection: Connection[Any]) -> list[Fetched]:
+            table = self._look(connection)
+            ties = f", {self._id}"
+            if table.has_graph:
+                ties = ""  # the graph has no second key
+                # Search on until there are n codes, past rows that were removed.
+                connection.execute(
+                    f"SET LOCAL hnsw.ef_search = {min(max(n, 40), MAX_EF_SEARCH)};"
+                    "SET LOCAL hnsw.iterative_scan = strict_order;"
+                    f"SET LOCAL hnsw.max_scan_tuples = {min(max(20_000, 20 * n), 2**31 - 1)};"
+                    "SET LOCAL hnsw.scan_mem_multiplier = 1000"
+                )
+            literals = (DIALECTS["postgresql"].code(code.tobytes().hex(), table.n_bits) for code in codes)
+            orders = (f"{self._code} <~> {literal}{ties}" for literal in literals)
+            return [self._nearest(connection, order, n) for order in orders]
+
+        return self._run(work)
+
+    def _scan(self, codes: Codes, weights: Weights, n: int) -> Iterator[Fetched]:
+        for code, row in zip(codes, weights, strict=True):
+            order = f"({distance_sql(self._code, code, row, 'postgresql')})::bigint, {self._id}"
+            yield self._run(lambda connection: self._nearest(connection, order, n))  # noqa: B023
+
+    def _nearest(self, connection: Connection[Any], order: str, n: int) -> Fetched:
+        """The first n rows in an order: fetched in binary, as records of one length."""
+        query = (
             f"SELECT {self._id}::bigint, {self._code} FROM {self._table} "
-            f"WHERE {self._id} IS NOT NULL AND {self._code} IS NOT NULL "
-            f"ORDER BY {self._code} <~> {query}{ties} LIMIT {n}",
-            _record(table.n_bits),
+            f"WHERE {self._id} IS NOT NULL AND {self._code} IS NOT NULL ORDER BY {order} LIMIT {n}"
         )
-        return found["id"].astype(np.int64), np.ascontiguousarray(found["code"])
-
-    def _exact(self, connection: Connection[Any], codes: Codes, weights: npt.NDArray[np.float32], k: int) -> Results:
-        record = np.dtype([("fields", ">i2"), ("a", ">i4"), ("id", ">i8"), ("b", ">i4"), ("distance", ">i8")])
-        out = Results(np.full((len(codes), k), -1, np.int64), np.full((len(codes), k), np.inf, np.float32))
-        for at, (code, row) in enumerate(zip(codes, weights, strict=True)):
-            found = self._fetch(
-                connection,
-                f"SELECT {self._id}::bigint, ({distance_sql(self._code, code, row, 'postgresql')})::bigint AS distance "
-                f"FROM {self._table} WHERE {self._id} IS NOT NULL AND {self._code} IS NOT NULL "
-                f"ORDER BY distance, {self._id} LIMIT {k}",
-                record,
-            )
-            out.ids[at, : len(found)], out.distances[at, : len(found)] = found["id"], found["distance"]
-        return out
-
-    def _fetch(self, connection: Connection[Any], query: str, record: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Rows of a query as an array: in binary, all of one length."""
         with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)") as copy:
             data = b"".join(copy)
-        found = np.frombuffer(data[len(HEADER) : -len(TRAILER)], record)
-        if len(found) and found["id"].min() < 0:
-            raise ValueError(f"ids must not be negative, got {found['id'].min()} in {self._table}")
-        return found
+        rows = np.frombuffer(data[len(HEADER) : -len(TRAILER)], _record(self._look(connection).n_bits))
+        if len(rows) and rows["id"].min() < 0:
+            raise ValueError(f"ids must not be negative, got {rows['id'].min()} in {self._table}")
+        return rows["id"].astype(np.int64), np.ascontiguousarray(rows["code"])
 
 
 def _record(n_bits: int) -> np.dtype[Any]:
-    """A row of id and code, as COPY writes it in binary: each value after its length, a code after its bits."""
+    """A row of id and code in COPY's binary format: each value after its length, a code after its number of bits."""
     width = n_bytes(n_bits)
     return np.dtype(
         [("fields", ">i2"), ("a", ">i4"), ("id", ">i8"), ("b", ">i4"), ("n_bits", ">i4"), ("code", np.uint8, width)]
@@ -286,8 +288,3 @@ def _rows(codes: Codes, ids: Ids, n_bits: int) -> bytes:
     rows["fields"], rows["a"], rows["b"], rows["n_bits"] = 2, 8, 4 + codes.shape[1], n_bits
     rows["id"], rows["code"] = ids, codes
     return rows.tobytes()
-
-
-def _quoted(name: str) -> str:
-    """A name as an identifier of SQL, whatever it holds."""
-    return '"' + name.replace('"', '""') + '"'

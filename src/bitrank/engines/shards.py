@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from bitrank.checks import check_ids
 from bitrank.codes import nearest
-from bitrank.engines.contract import Candidates, Closing, Engine, check_add, check_created
-from bitrank.vocabulary import Codes, Results
+from bitrank.engines.contract import Engine, check_add, check_created
+from bitrank.vocabulary import Codes, Method, Queries, Results
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class PartialResults(Results):
     missing: tuple[str, ...] = ()
 
 
-class Shards(Closing):
+class Shards(Engine):
     """Engines that share the ids between them by ``id % n_shards``; the methods are those of `Engine`.
 
     A shard adds all of its codes or none, but not all shards at once: after a ConnectionError of `add` or `remove`,
@@ -79,10 +79,18 @@ class Shards(Closing):
         self._all(lambda number: self._shards[number].optimize())
 
     def search(
-        self, queries: npt.NDArray[Any], k: int, weights: npt.ArrayLike | None = None, candidates: Candidates = None
+        self,
+        queries: Queries | npt.NDArray[Any],
+        k: int,
+        weights: npt.ArrayLike | None = None,
+        *,
+        method: Method = "exact",
+        candidates: int | None = None,
     ) -> Results:
-        """The k nearest codes of each query; every shard is asked for as many candidates."""
-        found, lost = self._ask(lambda number: self._shards[number].search(queries, k, weights, candidates))
+        """Find the k nearest codes of each query; every shard fetches as many candidates."""
+        found, lost = self._ask(
+            lambda number: self._shards[number].search(queries, k, weights, method=method, candidates=candidates)
+        )
         if lost and (self._missing == "raise" or not found):
             raise self._error(lost)
         ids, distances = (np.concatenate(parts, axis=1) for parts in zip(*found.values(), strict=True))

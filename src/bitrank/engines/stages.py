@@ -1,40 +1,46 @@
-"""Two stages: what an engine fetched by plain Hamming distance is ranked here by weights.
-
-The engines call `rerank` on fetched codes; `suggest_candidates` says how many to fetch.
-"""
+"""Rankings of fetched codes: `rerank` candidates, rank all codes exactly, suggest how many candidates to fetch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_codes, check_queries, check_weights
 from bitrank.codes import distances, nearest
-from bitrank.vocabulary import Codes, Ids, Results, Weights
+from bitrank.engines.planes import are_whole
+from bitrank.vocabulary import Codes, Ids, Queries, Results, Weights
 
-# Queries that suggest_candidates takes from the sample.
-QUERIES = 200
+Fetched = tuple[Ids, Codes]
+
+# Queries that suggest_candidates draws from the sample.
+N_QUERIES = 200
+# Largest whole number that rank_all rounds weights down to.
+LARGEST_WHOLE = 255
+# Codes that rank_all fetches beyond twice k, before it looks at the bound of all others.
+EXTRA_CODES = 100
 
 
 def rerank(
-    queries: npt.NDArray[np.uint8],
-    candidates: Iterable[tuple[Ids, Codes]],
+    queries: Queries | npt.NDArray[Any],
+    candidates: Iterable[Fetched],
     k: int,
-    weights: npt.ArrayLike | None,
-    n_bits: int,
+    weights: npt.ArrayLike | None = None,
+    n_bits: int | None = None,
 ) -> Results:
-    """The k nearest of each query's own candidates, which were fetched with their codes.
+    """Find the k nearest of each query's candidates, which were fetched with their codes.
 
     Parameters
     ----------
     queries : as in `Engine.search`
-    candidates : iterable of (ids, codes), one pair a query
-        Ids unique in a pair; codes packed, one row an id.
+    candidates : iterable of (ids, codes), one pair per query
+        Ids unique in a pair; codes packed, one row per id.
     k : int
     weights : float array of shape (n_bits,) or (n_queries, n_bits), optional
-    n_bits : int
+    n_bits : int, optional
+        Bits per code; needed unless `queries` are `Queries`.
 
     Returns
     -------
@@ -48,14 +54,60 @@ def rerank(
     >>> rerank(pack([[1, 0, 0]]), [fetched], k=1, weights=[4, 2, 1], n_bits=3)
     Results(ids=array([[7]]), distances=array([[1.]], dtype=float32))
     """
+    if n_bits is None:
+        if not isinstance(queries, Queries):
+            raise ValueError("n_bits must be an int unless queries are Queries, got None")
+        n_bits = queries.weights.shape[-1]
     codes, rows = check_queries(queries, weights, n_bits)
-    found = Results(np.full((len(codes), k), -1, np.int64), np.full((len(codes), k), np.inf, np.float32))
     rows = np.broadcast_to(rows, (len(codes), n_bits))
+    results = empty_results(len(codes), k)
     for at, (row, (ids, fetched)) in enumerate(zip(rows, candidates, strict=True)):
         if len(ids):
             scores = distances(codes[at : at + 1], fetched, row, threads=1)
-            found.ids[at : at + 1], found.distances[at : at + 1] = nearest(np.asarray(ids)[None], scores, k)
-    return found
+            results.ids[at : at + 1], results.distances[at : at + 1] = nearest(np.asarray(ids)[None], scores, k)
+    return results
+
+
+def rank_all(queries: Queries, scan: Callable[[Codes, Weights, int], Iterable[Fetched]], k: int) -> Results:
+    """Find the k nearest of all codes by any weights, given a scan that ranks by whole-number weights.
+
+    Whole-number weights need one scan for k codes. Others are rounded down to multiples of a step, so that the scan's
+    distances are lower bounds: more than k codes are fetched and ranked by the true weights, and more again while a
+    code that was not fetched could be among the k nearest.
+
+    Parameters
+    ----------
+    queries : Queries
+        One row of weights per query.
+    scan : callable
+        `Engine._scan`.
+    k : int
+    """
+    codes, weights = queries
+    if are_whole(weights):
+        return rerank(queries, scan(codes, weights, k), k)
+    steps = weights.max(axis=1).astype(np.float64) / LARGEST_WHOLE
+    steps[steps == 0] = 1
+    floors = np.floor(weights / steps[:, None]).astype(np.float32)
+    slack = 1 - (weights.shape[1] + 8) * 2.0**-24  # rounding of a distance in float32
+    results = empty_results(len(codes), k)
+    pending, n = np.arange(len(codes)), 2 * k + EXTRA_CODES
+    while len(pending):
+        fetched = list(scan(codes[pending], floors[pending], n))
+        part = Queries(codes[pending], weights[pending])
+        results.ids[pending], results.distances[pending] = rerank(part, fetched, k)
+        is_open = np.zeros(len(pending), bool)
+        for number, (query, (ids, nearest_codes)) in enumerate(zip(pending, fetched, strict=True)):
+            if len(ids) >= n:
+                farthest = distances(codes[query][None], nearest_codes[-1:], floors[query], threads=1)[0, 0]
+                is_open[number] = farthest * steps[query] * slack <= results.distances[query, -1]
+        pending, n = pending[is_open], 4 * n
+    return results
+
+
+def empty_results(n_queries: int, k: int) -> Results:
+    """Results of a search that found nothing, to be filled in."""
+    return Results(np.full((n_queries, k), -1, np.int64), np.full((n_queries, k), np.inf, np.float32))
 
 
 def suggest_candidates(
@@ -68,10 +120,10 @@ def suggest_candidates(
     queries: Codes | None = None,
     random_state: int | None = None,
 ) -> int:
-    """How many candidates two stages need, so that they hold a wanted share of the true k nearest.
+    """Suggest how many candidates `method="rerank"` needs to reach a recall of the true k nearest.
 
-    The k nearest by weight are sought in the sample, and then their places in the order by plain Hamming distance.
-    A sample of a larger collection has the same shares of it, so k and the answer are scaled by its size.
+    The places of the sample's k nearest by weight in its order by plain Hamming distance give the recall for every
+    number of candidates. For a sample of a larger collection, k and the suggestion are scaled by the sampling rate.
 
     Parameters
     ----------
@@ -84,9 +136,9 @@ def suggest_candidates(
     n : int, optional
         Size of the collection; that of the sample by default.
     queries : uint8 array, optional
-        Codes like those that will be asked; by default up to 200 rows of the sample, which are left out of it.
+        Codes of typical queries; by default up to 200 rows of the sample, which are then left out of it.
     random_state : int, optional
-        Draws them.
+        Seed of the draw of these rows.
 
     Examples
     --------
@@ -102,7 +154,7 @@ def suggest_candidates(
         raise ValueError(f"recall must be above 0 and at most 1, got {recall}")
     if queries is None:
         rows = np.random.default_rng(random_state).permutation(len(codes))
-        n_queries = min(QUERIES, len(codes) // 2)
+        n_queries = min(N_QUERIES, len(codes) // 2)
         queries, codes = codes[rows[:n_queries]], codes[rows[n_queries:]]
     queries = check_codes(queries, len(vector), name="queries")
     if not len(queries) or not len(codes):
@@ -120,10 +172,9 @@ def suggest_candidates(
 
 
 class _Counts:
-    """For each query, the codes at each Hamming distance: how many, and how many are among the k nearest by weight.
+    """Codes per query and Hamming distance: all, those nearer by weight than the k-th nearest, those tied with it.
 
-    Codes as far by weight as the k-th nearest are as good as it, whichever of them are found: real collections hold
-    thousands of equal codes.
+    Any code tied with the k-th nearest counts as one of the k nearest: real collections hold thousands of equal codes.
     """
 
     def __init__(self, queries: Codes, codes: Codes, weights: Weights, k: int) -> None:
@@ -139,8 +190,8 @@ class _Counts:
         self._before = np.cumsum(self._all, axis=1) - self._all
 
     def recall(self, n: float) -> float:
-        """Share of the k nearest to be expected among n candidates; of those at one Hamming distance it is any."""
-        taken = np.clip((n - self._before) / np.maximum(self._all, 1), 0, 1)
-        nearer, tied = (self._nearer * taken).sum(axis=1), (self._tied * taken).sum(axis=1)
-        wanted = self._k - self._nearer.sum(axis=1)
-        return float(((nearer + np.minimum(wanted, tied)) / self._k).mean())
+        """Expected share of the k nearest among n candidates, drawn at random among codes at one Hamming distance."""
+        shares = np.clip((n - self._before) / np.maximum(self._all, 1), 0, 1)
+        nearer, tied = (self._nearer * shares).sum(axis=1), (self._tied * shares).sum(axis=1)
+        n_tied = self._k - self._nearer.sum(axis=1)
+        return float(((nearer + np.minimum(n_tied, tied)) / self._k).mean())

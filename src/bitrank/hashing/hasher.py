@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from bitrank.checks import check_count
 from bitrank.codes import pack
 from bitrank.hashing import files
 from bitrank.vocabulary import Codes
@@ -145,13 +145,6 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def check_count(name: str, value: Any, least: int) -> int:
-    """An int parameter that is at least `least`, or a ValueError."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
-    return int(value)
 
 
 def blocks(X: npt.NDArray[Any], n_columns: int) -> Iterator[tuple[slice, Floats]]:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.hashing.hasher import Floats, Hasher, check_count
+from bitrank.checks import check_count
+from bitrank.hashing.hasher import Floats, Hasher
 from bitrank.hashing.pca import fit_pca_of_bits, random_rotation
 
 

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.checks import n_threads
-from bitrank.index.rows import Rows
 from bitrank.index.segments import Segment
+from bitrank.index.snapshot import Snapshot
 from bitrank.vocabulary import Weights
 
 VERSION = 1
@@ -45,7 +45,7 @@ class IndexFormatError(ValueError):
     """A file of an index is missing, damaged or of an unknown format; the message names it."""
 
 
-def save(path: str | os.PathLike[str], rows: Rows, weights: Weights | None) -> None:
+def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | None) -> None:
     """Write rows and weights to a folder, in place of an index that is there."""
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
@@ -55,10 +55,10 @@ def save(path: str | os.PathLike[str], rows: Rows, weights: Weights | None) -> N
         raise ValueError(f"path must be an index or an empty folder, got {folder} with {foreign[0]}")
     folder.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(8)
-    arrays: dict[str, npt.NDArray[Any]] = {"order": rows.order}
+    arrays: dict[str, npt.NDArray[Any]] = {"order": snapshot.order}
     if weights is not None:
         arrays["weights"] = weights
-    for number, segment in enumerate(rows.segments):
+    for number, segment in enumerate(snapshot.segments):
         arrays |= {f"{name}-{number}": a for name, a in segment._asdict().items() if a is not None}
     with _alone(folder):
         try:
@@ -66,9 +66,9 @@ def save(path: str | os.PathLike[str], rows: Rows, weights: Weights | None) -> N
             meta = {
                 "format": "bitrank index",
                 "version": VERSION,
-                "n_bits": rows.n_bits,
-                "n_codes": len(rows),
-                "n_segments": len(rows.segments),
+                "n_bits": snapshot.n_bits,
+                "n_codes": len(snapshot),
+                "n_segments": len(snapshot.segments),
                 "files": files,
             }
             temporary = folder / f"{META}.{token}"
@@ -82,7 +82,7 @@ def save(path: str | os.PathLike[str], rows: Rows, weights: Weights | None) -> N
         _remove(file for file in folder.iterdir() if file.name != META and token not in file.name)
 
 
-def load(path: str | os.PathLike[str], mmap: bool) -> tuple[Rows, Weights | None]:
+def load(path: str | os.PathLike[str], mmap: bool) -> tuple[Snapshot, Weights | None]:
     """Rows and weights of a folder, every byte of it checked."""
     folder = Path(path)
     meta = read_meta(folder)
@@ -118,7 +118,7 @@ class _VanishedError(IndexFormatError):
     """A file that meta.json names is not there."""
 
 
-def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Rows, Weights | None]:
+def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Snapshot, Weights | None]:
     with ThreadPoolExecutor(n_threads()) as pool:
         read = pool.map(lambda name: _read_array(folder, name, meta["files"][name], mmap), meta["files"])
         arrays = dict(zip(meta["files"], read, strict=True))
@@ -133,7 +133,7 @@ def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Rows, Weights
         )
         for number in range(meta["n_segments"])
     )
-    return Rows(meta["n_bits"], np.array(arrays["order"]), segments), arrays.get("weights")
+    return Snapshot(meta["n_bits"], np.array(arrays["order"]), segments), arrays.get("weights")
 
 
 def _read_array(folder: Path, name: str, entry: dict[str, Any], mmap: bool) -> npt.NDArray[Any]:

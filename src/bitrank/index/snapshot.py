@@ -1,7 +1,4 @@
-"""`Rows`: all rows of an index at one moment, never changed; adding and removing make a new one.
-
-A search that holds one is not disturbed by writers: `index` swaps its `Rows` whole, `storage` writes and reads them.
-"""
+"""`Snapshot`: all rows of an index at one moment. It never changes: adding and removing rows make a new one."""
 
 from __future__ import annotations
 
@@ -12,18 +9,19 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.checks import check_ids, n_threads
+from bitrank.index.lookup import Lookup
 from bitrank.index.segments import Order, Segment, bit_order, build, count, flags, pick, restore, words
 from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
 
 
-class Rows:
+class Snapshot:
     """Segments that share one order of bits."""
 
     def __init__(self, n_bits: int, order: Order | None = None, segments: tuple[Segment, ...] = ()) -> None:
         self.n_bits = n_bits
         self.order = np.arange(n_bits, dtype=np.uint16) if order is None else order
         self.segments = segments
-        self._lookups: dict[int, _Lookup] = {}
+        self._lookups: dict[int, Lookup] = {}
         self._largest: int | None = None
 
     def __len__(self) -> int:
@@ -62,7 +60,7 @@ class Rows:
                 raise ValueError(f"ids must be new, got {taken[0]}, which is in the index")
         return array
 
-    def add(self, codes: Codes, ids: Ids, weights: Weights | None) -> Rows:
+    def add(self, codes: Codes, ids: Ids, weights: Weights | None) -> Snapshot:
         """With more rows. Segments up to twice as long as the new one are merged into it.
 
         So a row is moved about log2(n) times in its life, and a search meets about as many segments. When all merge
@@ -84,7 +82,7 @@ class Rows:
         out._largest = largest
         return out
 
-    def remove(self, ids: Ids) -> Rows:
+    def remove(self, ids: Ids) -> Snapshot:
         """Without these ids, all of which must be there."""
         segments = list(self.segments)
         for i, mine in enumerate(self._split(self.numbers(ids))):
@@ -100,7 +98,7 @@ class Rows:
         for segment in self.segments:
             lookup = self._lookups.get(id(segment.ids))
             if lookup is None:
-                lookup = self._lookups[id(segment.ids)] = _Lookup(segment.ids)
+                lookup = self._lookups[id(segment.ids)] = Lookup(segment.ids)
             numbers = lookup.numbers(ids)
             if segment.wanted is not None:
                 bits = segment.wanted[numbers // 64] >> (numbers % 64).astype(np.uint64)
@@ -162,71 +160,7 @@ class Rows:
         pairs = itertools.pairwise(starts)
         return [numbers[(numbers >= start) & (numbers < stop)] - start for start, stop in pairs]
 
-    def _with(self, order: Order, segments: list[Segment]) -> Rows:
-        out = Rows(self.n_bits, order, tuple(segments))
+    def _with(self, order: Order, segments: list[Segment]) -> Snapshot:
+        out = Snapshot(self.n_bits, order, tuple(segments))
         out._lookups = {id(s.ids): self._lookups[id(s.ids)] for s in segments if id(s.ids) in self._lookups}
         return out
-
-
-class _Lookup:
-    """Rows of a segment by id, made when first needed: two bytes a row, two and a half where ids have gaps.
-
-    It tells in which run of rows an id lies, of at most 65536 runs; the ids of that run are then compared.
-    """
-
-    def __init__(self, ids: Ids) -> None:
-        n = len(ids)
-        self._ids = ids
-        self._run = 1 << max(0, (n - 1).bit_length() - 16)
-        self._dense = int(ids.max()) == n - 1  # ids are unique: 0 to n - 1 in some order
-        if self._dense:
-            self._runs = np.empty(n, np.uint16)
-            self._runs[ids] = np.arange(n, dtype=np.uint32) // self._run
-        else:
-            self._n_buckets = n // 8 + 1
-            buckets = self._buckets(ids)
-            self._runs = (np.argsort(buckets) // self._run).astype(np.uint16)
-            counts = np.bincount(buckets, minlength=self._n_buckets)
-            self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
-
-    def numbers(self, ids: Ids) -> Ids:
-        """Row of each id, or -1."""
-        n = len(self._ids)
-        if self._run > 1 and len(ids) > n // 64:
-            return self._numbers_of_many(ids)
-        if self._dense:
-            inside = (ids >= 0) & (ids < n)
-            start = np.where(inside, ids, 0)
-            stop = start + inside
-        else:
-            buckets = self._buckets(ids)
-            start, stop = self._starts[buckets].astype(np.int64), self._starts[buckets + 1].astype(np.int64)
-        out = np.full(len(ids), -1, np.int64)
-        at_once = max(1, (1 << 20) // self._run)  # a few megabytes at a time
-        while len(left := np.flatnonzero((start < stop) & (out < 0))):
-            for part in np.split(left, range(at_once, len(left), at_once)):
-                rows = self._runs[start[part], None].astype(np.int64) * self._run + np.arange(self._run)
-                np.minimum(rows, n - 1, out=rows)
-                equal = self._ids[rows] == ids[part, None]
-                hit = equal.any(axis=1)
-                out[part[hit]] = rows[hit, equal[hit].argmax(axis=1)]
-            start += 1
-        return out
-
-    def _numbers_of_many(self, ids: Ids) -> Ids:
-        """The same by a table of all rows, which is not kept."""
-        n = len(self._ids)
-        if self._dense:
-            inside = (ids >= 0) & (ids < n)
-            table = np.empty(n, np.uint32)
-            table[self._ids] = np.arange(n, dtype=np.uint32)
-            return np.where(inside, table[np.where(inside, ids, 0)].astype(np.int64), -1)
-        table = np.argsort(self._ids).astype(np.uint32)
-        at = np.searchsorted(self._ids, ids, sorter=table)
-        numbers = table[np.minimum(at, n - 1)].astype(np.int64)
-        return np.where(self._ids[numbers] == ids, numbers, -1)
-
-    def _buckets(self, ids: Ids) -> Ids:
-        """About eight ids a bucket, by the upper half of their product with the golden ratio."""
-        mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
-        return (mixed * np.uint64(self._n_buckets) >> np.uint64(32)).astype(np.int64)
