@@ -57,6 +57,7 @@ PARTS: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
     "index": ("memory://", {}, None, "Index"),
     "postgresql": ("", {}, "scan", "HNSW"),
     "chdb": ("chdb://", {}, None, "scan"),
+    "duckdb": ("duckdb://", {}, None, "scan"),
     "faiss": ("faiss://", {}, None, "IndexBinaryFlat"),
     "usearch": ("usearch://", {}, "graph", "scan"),
     "milvus": ("", {}, None, "BIN_FLAT"),
@@ -122,7 +123,7 @@ def library(n: int, n_bits: int) -> Iterator[dict]:
         spread = float(weights.std() / weights.mean())
         yield facts | {"what": "index", "ms": ms, "overlap_8_bits": problem.overlap(whole), "spread": spread}
         for candidates in CANDIDATES:
-            ids = problem.index.search(problem.queries, K, candidates=candidates).ids
+            ids = problem.index.search(problem.queries, K, method="rerank", candidates=candidates).ids
             yield facts | {"what": "recall", "candidates": candidates, "recall": problem.recall(ids)}
         if size == n:
             yield from suggestions(problem, facts)
@@ -134,7 +135,7 @@ def suggestions(problem: Problem, facts: dict) -> Iterator[dict]:
     sample = problem.codes[np.random.default_rng(0).permutation(n)[: n // 20]]
     for wanted in (0.9, 0.95, 0.99):
         candidates = suggest_candidates(sample, problem.weights, k=K, recall=wanted, n=n, random_state=0)
-        ids = problem.index.search(problem.queries, K, candidates=candidates).ids
+        ids = problem.index.search(problem.queries, K, method="rerank", candidates=candidates).ids
         figures = {"candidates": candidates, "recall": problem.recall(ids)}
         yield facts | {"what": "suggested", "wanted": wanted} | figures
 
@@ -182,7 +183,7 @@ def stored_bytes(engine: Any, scheme: str) -> float | None:
             engine._index.save(folder)
             return sum(file.stat().st_size for file in Path(folder).iterdir())
     if scheme == "faiss":
-        return int(engine._faiss.serialize_index_binary(engine._kept).nbytes)
+        return int(engine._faiss.serialize_index_binary(engine._index).nbytes)
     if scheme == "milvus":
         return milvus_bytes(engine.count())
     return int(engine._index.memory_usage) if scheme == "usearch" else None
@@ -214,7 +215,7 @@ def measure(part: str, url: str, problem: Problem, steps: list[str]) -> Iterator
     def two_stages(stage: str) -> Iterator[dict]:
         for candidates in ENGINE_CANDIDATES:
             ms, ids = timed(
-                lambda query: engine.search(query, K, problem.weights, candidates),  # noqa: B023
+                lambda query: engine.search(query, K, problem.weights, method="rerank", candidates=candidates),  # noqa: B023
                 problem.queries,
             )
             figures = {"ms": ms, "recall": problem.recall(ids)}
@@ -238,13 +239,13 @@ def measure(part: str, url: str, problem: Problem, steps: list[str]) -> Iterator
             yield from two_stages(before)
         if "exact" in steps:
             try:
-                ms, ids = timed(lambda query: engine.search(query, K, whole, "exact"), problem.queries)
+                ms, ids = timed(lambda query: engine.search(query, K, whole), problem.queries)
                 same = bool((ids == problem.index.search(problem.queries, K, whole).ids).all())
                 yield facts | {"way": "exact", "ms": ms, "recall": problem.recall(ids), "same_as_index": same}
             except ValueError as error:
                 print(f"{part}: {error}")
         if scheme == "usearch":
-            engine._scan = True  # exhaustive search of the same index
+            engine._compares_all = True  # exhaustive search of the same index
         if "optimize" in steps:
             begin = time.perf_counter()
             engine.optimize()

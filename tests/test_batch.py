@@ -20,6 +20,7 @@ from bitrank import ITQ, Index, RankingSVM, SignBits, batch, metrics
 from bitrank.codes import distances, hamming, pack
 from bitrank.datasets import digits
 from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.vocabulary import Queries
 
 pytestmark = pytest.mark.xdist_group("batch")  # one cluster serves all tests
 
@@ -100,6 +101,16 @@ def test_search_by_reals_equals_one_index():
     assert_equal(batch.search(da.from_array(codes, chunks=(60, 1)), queries, 9, weights), expected)
 
 
+def test_queries_of_a_ranker(itq_digits):
+    """What `Ranker.queries_for` returns is searched and evaluated as it is."""
+    codes, y = itq_digits.codes, itq_digits.y
+    queries = Queries(itq_digits.queries[:9], np.random.default_rng(0).random((9, 32), np.float32))
+    collection, labels, query_y = da.from_array(codes, chunks=(500, 4)), da.from_array(y, chunks=500), y[:9]
+    assert_equal(batch.search(collection, queries, 5), Index(codes).search(queries, 5))
+    expected = batch.evaluate(collection, labels, queries.codes, query_y, queries.weights)
+    assert batch.evaluate(collection, labels, queries, query_y) == expected
+
+
 @settings(deadline=None, max_examples=40)
 @given(collections())
 def test_evaluate_equals_the_whole_matrix(collection):
@@ -121,7 +132,7 @@ def test_evaluate_by_lots_and_with_short_tables(monkeypatch, itq_digits):
     queries, query_y = itq_digits.queries[:30], itq_digits.query_y[:30]
     expected = metrics.evaluate(distances(queries, itq_digits.codes, weights), query_y[:, None] == itq_digits.y)
     del expected["authors_map"]
-    monkeypatch.setattr(batch.evaluation, "MOST_VALUES", 300)
+    monkeypatch.setattr(batch.evaluation, "MAX_VALUES", 300)
     monkeypatch.setattr(metrics, "_TABLE", 100)
     codes, y = da.from_array(itq_digits.codes, chunks=(500, 4)), da.from_array(itq_digits.y, chunks=400)
     assert batch.evaluate(codes, y, queries, query_y, weights) == expected
@@ -260,7 +271,7 @@ UNKNOWN = CODES[da.from_array(np.arange(6) < 3, chunks=4)]
         (lambda: batch.search(CODES[:, 0], QUERY, 1), "2 dimension"),
         (lambda: batch.search(CODES, QUERY, 1, n_bits=17), "3 bytes wide, got 2"),
         (lambda: batch.search(CODES + np.uint8(1), QUERY, 1, n_bits=15), "last 1 bits of a row zero"),
-        (lambda: batch.search(CODES, QUERY, 0), "k must be at least 1"),
+        (lambda: batch.search(CODES, QUERY, 0), "k must be an int of at least 1"),
         (lambda: batch.search(CODES, QUERY[:, :1], 1), "2 bytes wide, got 1"),
         (lambda: batch.search(CODES, QUERY, 1, [-1] * 16), "not negative"),
         (lambda: batch.search(CODES, QUERY, 1, ids=Y[:5]), "each of the 6 codes, got 5"),

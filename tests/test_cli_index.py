@@ -45,7 +45,10 @@ def test_build_info_search_optimize(files, capsys):
     assert main(["index", "optimize", "my.index", "--weights", "weights.npy"]) == 0
     np.testing.assert_array_equal(Index.load("my.index").weights, WEIGHTS[::-1])
     capsys.readouterr()
-    assert main(["index", "search", "my.index", "reals.npy", "--candidates", "50", "--threads", "1"]) == 0
+    assert (
+        main(["index", "search", "my.index", "reals.npy", "--method", "rerank", "--candidates", "50", "--threads", "1"])
+        == 0
+    )
     assert capsys.readouterr().out.startswith("query 0: ")
 
 

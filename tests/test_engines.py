@@ -14,51 +14,22 @@ import bitrank
 from bitrank import Index
 from bitrank.codes import hamming, pack, weighted_hamming
 from bitrank.engines import ENGINES, quantize_weights
+from bitrank.vocabulary import Queries
 
-# The fixture of each engine that gives an address to connect to. It may give the same one every time: names differ.
+# Addresses other than `scheme://`; of engines that run on servers, fixtures `<scheme>_address` start them.
+# Names of tables differ in every test.
 ADDRESSES = {
-    "memory": "memory_address",
-    "postgresql": "postgresql_address",
-    "shards": "shards_address",
-    "clickhouse": "clickhouse_address",
-    "chdb": "chdb_address",
-    "milvus": "milvus_address",
-    "faiss": "faiss_address",
-    "usearch": "usearch_address",
+    "shards": ["memory://"] * 3,
+    "usearch": "usearch://?scan=true",  # compares every code, since the graph may miss some
 }
-# Engines that rank everything by themselves; of the others an exact search is a ValueError.
-EXACT = {"memory", "postgresql", "shards", "clickhouse", "chdb", "faiss"}
-# Engines that run here and now: Milvus does in `make test-milvus` only.
-RUNNING = [scheme for scheme in ADDRESSES if scheme != "milvus" or ON_DEMAND in os.environ]
+SERVERS = {"postgresql", "clickhouse", "milvus"}
+# Engines that cannot weigh bits.
+RERANK_ONLY = {"milvus", "usearch"}
+# Engines under test: Milvus in `make test-milvus` only.
+RUNNING = [scheme for scheme in [*ENGINES, "shards"] if scheme != "milvus" or ON_DEMAND in os.environ]
+METHODS = ["exact", "rerank"]
 
 NAMES = (f"codes_{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="session")
-def memory_address():
-    return "memory://"
-
-
-@pytest.fixture(scope="session")
-def shards_address():
-    """Three parts of one collection."""
-    return ["memory://"] * 3
-
-
-@pytest.fixture(scope="session")
-def chdb_address():
-    return "chdb://"
-
-
-@pytest.fixture(scope="session")
-def faiss_address():
-    return "faiss://"
-
-
-@pytest.fixture(scope="session")
-def usearch_address():
-    """Every code is compared, since the graph may miss some."""
-    return "usearch://?scan=true"
 
 
 @pytest.fixture(params=RUNNING)
@@ -68,8 +39,9 @@ def scheme(request):
 
 @pytest.fixture
 def connect(scheme, request):
-    """Connects to the engine, to a new name unless one is given."""
-    address = request.getfixturevalue(ADDRESSES[scheme])
+    """Connect to the engine, under a new name unless one is passed."""
+    server = scheme in SERVERS
+    address = request.getfixturevalue(f"{scheme}_address") if server else ADDRESSES.get(scheme, f"{scheme}://")
     opened = []
 
     def connect(name=None, **options):
@@ -79,6 +51,14 @@ def connect(scheme, request):
     yield connect
     for engine in opened:
         engine.close()
+
+
+@pytest.fixture(params=METHODS)
+def method(scheme, request):
+    """The methods of an engine."""
+    if request.param == "exact" and scheme in RERANK_ONLY:
+        pytest.skip("no exact search")
+    return request.param
 
 
 def random_codes(n, n_bits, seed=0):
@@ -110,37 +90,58 @@ def filled(connect, n, n_bits, seed=0):
     return engine, codes, ids
 
 
-def test_every_engine_is_tested():
-    assert set(ADDRESSES) == {*ENGINES, "shards"}
-
-
 @pytest.mark.parametrize("n_bits", [16, 32, 64, 98, 128, 256, 1000, 1024])
 def test_exact_ranks_as_the_reference_and_as_index(scheme, connect, n_bits):
     engine, codes, ids = filled(connect, 300, n_bits)
     queries = random_codes(3, n_bits, seed=1)
     weights = quantize_weights(np.random.default_rng(2).lognormal(0, 1, n_bits))
-    if scheme not in EXACT:
-        with pytest.raises(ValueError, match="exact"):
-            engine.search(queries, 5, weights, "exact")
+    if scheme in RERANK_ONLY:
+        with pytest.raises(ValueError, match=r'method must be "rerank" for .*, which cannot weigh bits, got "exact"'):
+            engine.search(queries, 5, weights)
         return
-    results = engine.search(queries, 20, weights, "exact")
+    results = engine.search(queries, 20, weights)
     assert_same(results, reference(queries, codes, ids, weights, 20))
     assert_same(results, Index(codes, n_bits=n_bits, ids=ids).search(queries, 20, weights))
+    assert_same(engine.search(queries, 20, weights, method="exact"), results)
 
 
-def test_exact_takes_weights_a_query_and_none(scheme, connect):
-    if scheme not in EXACT:
+def test_exact_takes_weights_per_query_and_none(scheme, connect):
+    if scheme in RERANK_ONLY:
         pytest.skip("no exact search")
     engine, codes, ids = filled(connect, 200, 24)
     queries = random_codes(4, 24, seed=1)
     weights = quantize_weights(np.random.default_rng(2).random((4, 24)), bits=5)
-    assert_same(engine.search(queries, 7, weights, "exact"), reference(queries, codes, ids, weights, 7))
-    assert_same(engine.search(queries, 7, None, "exact"), reference(queries, codes, ids, np.ones(24), 7))
-    assert_same(engine.search(queries, 7, np.zeros(24), "exact"), reference(queries, codes, ids, np.zeros(24), 7))
-    with pytest.raises(ValueError, match="whole numbers"):
-        engine.search(queries, 7, np.full(24, 0.5), "exact")
-    with pytest.raises(ValueError, match=r"below 2\*\*24"):
-        engine.search(queries, 7, np.full(24, 1 << 20), "exact")
+    assert_same(engine.search(queries, 7, weights), reference(queries, codes, ids, weights, 7))
+    assert_same(engine.search(queries, 7), reference(queries, codes, ids, np.ones(24), 7))
+    assert_same(engine.search(queries, 7, np.zeros(24)), reference(queries, codes, ids, np.zeros(24), 7))
+    for large in (np.full(24, 1 << 20), np.arange(24) * 1e30):
+        assert_same(engine.search(queries, 7, large), reference(queries, codes, ids, large, 7))
+
+
+@pytest.mark.parametrize("spread", [0.5, 3.0])
+def test_exact_takes_any_weights(scheme, connect, spread):
+    """Also those that whole numbers of few bits tell badly apart, and codes of which many are equal."""
+    if scheme in RERANK_ONLY:
+        pytest.skip("no exact search")
+    engine = connect()
+    engine.create(20)
+    codes = np.repeat(random_codes(30, 20), 15, axis=0)
+    ids = np.random.default_rng(0).permutation(len(codes))
+    engine.add(codes, ids)
+    queries = random_codes(4, 20, seed=1)
+    weights = np.random.default_rng(2).lognormal(0, spread, (4, 20)).astype(np.float32)
+    for k in (1, 20, len(codes) + 5):
+        assert_same(engine.search(queries, k, weights), reference(queries, codes, ids, weights, k))
+
+
+def test_queries_of_a_ranker(connect, method):
+    """What `Ranker.queries_for` returns is searched as it is."""
+    engine, codes, ids = filled(connect, 200, 24)
+    queries = Queries(random_codes(4, 24, seed=1), np.random.default_rng(2).random((4, 24), np.float32))
+    expected = reference(queries.codes, codes, ids, queries.weights, 7)
+    assert_same(engine.search(queries, k=7, method=method), expected)
+    with pytest.raises(ValueError, match="weights must be None"):
+        engine.search(queries, 7, np.ones(24), method=method)
 
 
 @pytest.mark.parametrize("n_bits", [16, 64, 98, 1024])
@@ -150,16 +151,16 @@ def test_candidates_for_all_rank_as_the_reference(connect, n_bits):
     weights = np.random.default_rng(2).random((3, n_bits)).astype(np.float32)
     expected = reference(queries, codes, ids, weights, 10)
     for candidates in (None, 150, 400):
-        assert_same(engine.search(queries, 10, weights, candidates), expected)
+        assert_same(engine.search(queries, 10, weights, method="rerank", candidates=candidates), expected)
     engine.optimize()
-    assert_same(engine.search(queries, 10, weights), expected)
+    assert_same(engine.search(queries, 10, weights, method="rerank"), expected)
 
 
 def test_candidates_are_the_nearest_by_hamming_distance(scheme, connect):
     engine, codes, ids = filled(connect, 500, 64)
     queries = random_codes(5, 64, seed=1)
     weights = np.random.default_rng(2).lognormal(0, 1, 64).astype(np.float32)
-    results = engine.search(queries, 10, weights, candidates=40)
+    results = engine.search(queries, 10, weights, method="rerank", candidates=40)
     row = {number: at for at, number in enumerate(ids)}
     plain, weighted = hamming(queries, codes), weighted_hamming(queries, codes, weights)
     for at in range(5):
@@ -173,12 +174,12 @@ def test_candidates_are_the_nearest_by_hamming_distance(scheme, connect):
         assert set(sure) <= set(rows)
 
 
-def test_queries_of_reals_bring_magnitudes(connect):
+def test_magnitudes_of_reals_multiply_the_weights(connect, method):
     engine, codes, ids = filled(connect, 100, 20)
     reals = np.random.default_rng(3).normal(size=(2, 20)).astype(np.float32)
     weights = np.random.default_rng(4).random(20).astype(np.float32)
     expected = reference(pack(reals > 0), codes, ids, weights * np.abs(reals), 5)
-    assert_same(engine.search(reals, 5, weights), expected)
+    assert_same(engine.search(reals, 5, weights, method=method), expected)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -197,13 +198,15 @@ def test_any_shapes_and_values(scheme, connect, data):
     engine.add(codes, np.array(ids, np.int64))
     assert engine.count() == n
     expected = reference(queries, codes, np.array(ids, np.int64), weights, k)
-    assert_same(engine.search(queries, k, weights), expected)
-    if scheme in EXACT:
-        assert_same(engine.search(queries, k, weights, "exact"), expected)
+    assert_same(engine.search(queries, k, weights, method="rerank"), expected)
+    if scheme not in RERANK_ONLY:
+        assert_same(engine.search(queries, k, weights), expected)
+        floats = weights * np.float32(0.37)
+        assert_same(engine.search(queries, k, floats), reference(queries, codes, np.array(ids, np.int64), floats, k))
     engine.close()
 
 
-def test_adding_removing_and_adding_again(connect):
+def test_adding_removing_and_adding_again(connect, method):
     engine, codes, ids = filled(connect, 100, 32)
     engine.add(codes, ids)  # a retry
     assert engine.count() == 100
@@ -213,19 +216,19 @@ def test_adding_removing_and_adding_again(connect):
     engine.add(codes[:10], ids[30:40])  # other codes for ids that are there
     codes = np.concatenate([codes[:10], codes[40:]])
     queries, weights = random_codes(3, 32, seed=5), np.arange(32)
-    assert_same(engine.search(queries, 15, weights), reference(queries, codes, ids[30:], weights, 15))
+    assert_same(engine.search(queries, 15, weights, method=method), reference(queries, codes, ids[30:], weights, 15))
     engine.add(np.empty((0, 4), np.uint8), np.empty(0, np.int64))
     engine.remove([])
     assert engine.count() == 70
 
 
-def test_fewer_codes_than_k_and_no_query(connect):
+def test_fewer_codes_than_k_and_no_query(connect, method):
     engine = connect()
     engine.create(16)
-    assert engine.search(random_codes(2, 16), 3).ids.tolist() == [[-1] * 3] * 2
+    assert engine.search(random_codes(2, 16), 3, method=method).ids.tolist() == [[-1] * 3] * 2
     engine.add(random_codes(2, 16), [5, 4])
-    assert (engine.search(random_codes(2, 16), 4).ids[:, 2:] == -1).all()
-    assert engine.search(np.empty((0, 2), np.uint8), 4).ids.shape == (0, 4)
+    assert (engine.search(random_codes(2, 16), 4, method=method).ids[:, 2:] == -1).all()
+    assert engine.search(np.empty((0, 2), np.uint8), 4, method=method).ids.shape == (0, 4)
 
 
 def test_creating_again_keeps_the_codes_and_another_shape_is_refused(connect):
@@ -266,8 +269,10 @@ def test_without_a_table_the_error_says_create(connect):
         (lambda e: e.search(random_codes(1, 20), 0), "k must be"),
         (lambda e: e.search(random_codes(1, 20), 5, np.ones(19)), "20 values"),
         (lambda e: e.search(random_codes(1, 20), 5, -np.ones(20)), "not negative"),
-        (lambda e: e.search(random_codes(1, 20), 5, candidates=0), "candidates must be"),
-        (lambda e: e.search(random_codes(1, 20), 5, candidates="all"), "candidates must be"),
+        (lambda e: e.search(random_codes(1, 20), 5, method="rerank", candidates=0), "candidates must be"),
+        (lambda e: e.search(random_codes(1, 20), 5, method="rerank", candidates="all"), "candidates must be"),
+        (lambda e: e.search(random_codes(1, 20), 5, candidates=10), 'None unless method is "rerank", got 10'),
+        (lambda e: e.search(random_codes(1, 20), 5, method="fast"), "method must be one of"),
     ],
 )
 def test_bad_input_is_refused_and_changes_nothing(connect, call, message):
@@ -278,7 +283,7 @@ def test_bad_input_is_refused_and_changes_nothing(connect, call, message):
     with pytest.raises(ValueError, match=message):
         call(engine)
     assert engine.count() == 5
-    assert_same(engine.search(codes, 5), reference(codes, codes, ids, np.ones(20), 5))
+    assert_same(engine.search(codes, 5, method="rerank"), reference(codes, codes, ids, np.ones(20), 5))
 
 
 @pytest.mark.parametrize(
@@ -296,6 +301,7 @@ def test_connecting_to_nothing_is_refused(arguments, message):
         ("clickhouse", "clickhouse_connect", "clickhouse"),
         ("chdb", "chdb", "chdb"),
         ("milvus", "pymilvus", "milvus"),
+        ("duckdb", "duckdb", "duckdb"),
         ("faiss", "faiss", "faiss"),
         ("usearch", "usearch.index", "usearch"),
     ],

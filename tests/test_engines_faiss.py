@@ -72,8 +72,8 @@ MINE = {
 def test_weights_on_an_index_that_is_there(make):
     engine = FaissEngine(make())
     assert (engine.count(), engine.n_bits) == (2000, N_BITS)
-    found = engine.search(QUERIES, 10, WEIGHTS, candidates=500)
-    expected = Index(CODES).search(QUERIES, 10, WEIGHTS, candidates=500)
+    found = engine.search(QUERIES, 10, WEIGHTS, method="rerank", candidates=500)
+    expected = Index(CODES).search(QUERIES, 10, WEIGHTS, method="rerank", candidates=500)
     shares = [len(np.intersect1d(a, b)) / 10 for a, b in zip(found.ids, expected.ids, strict=True)]
     assert np.mean(shares) > 0.95  # at the edge of the candidates FAISS may take others of the same distance
     distances = np.take_along_axis(weighted_hamming(QUERIES, CODES, WEIGHTS), found.ids, axis=1)
@@ -83,7 +83,7 @@ def test_weights_on_an_index_that_is_there(make):
 @pytest.mark.parametrize("make", [flat, hnsw, MINE["idmap"]])
 def test_exact_search_of_an_index_that_is_there(make):
     whole = quantize_weights(WEIGHTS)
-    found, expected = FaissEngine(make()).search(QUERIES, 10, whole, "exact"), Index(CODES).search(QUERIES, 10, whole)
+    found, expected = FaissEngine(make()).search(QUERIES, 10, whole), Index(CODES).search(QUERIES, 10, whole)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_array_equal(found.distances, expected.distances)
 
@@ -92,23 +92,23 @@ def test_exact_search_follows_what_is_added_and_removed():
     with FaissEngine("faiss://") as engine:
         engine.create(N_BITS)
         engine.add(CODES[:100], np.arange(100))
-        assert engine.search(CODES[:1], 1, None, "exact").ids == [[0]]
+        assert engine.search(CODES[:1], 1).ids == [[0]]
         engine.remove([0])
-        assert engine.search(CODES[:1], 1, None, "exact").ids != [[0]]
+        assert engine.search(CODES[:1], 1).ids != [[0]]
         engine.add(CODES[:1], [500])
-        assert engine.search(CODES[:1], 1, None, "exact").ids == [[500]]
+        assert engine.search(CODES[:1], 1).ids == [[500]]
 
 
 def test_exact_search_of_clusters_is_refused():
     with pytest.raises(ValueError, match="IndexBinaryIVF"):
-        FaissEngine(ivf()).search(QUERIES, 10, None, "exact")
+        FaissEngine(ivf()).search(QUERIES, 10)
 
 
 def test_rows_without_ids_go_on_and_stay():
     engine = FaissEngine(flat())
     engine.add(CODES[:5], np.arange(2000, 2005))
     assert engine.count() == 2005
-    with pytest.raises(ValueError, match="go on from 2005"):
+    with pytest.raises(ValueError, match="continue from 2005"):
         engine.add(CODES[:1], [7])
     with pytest.raises(ValueError, match="IDMap"):
         engine.remove([3])

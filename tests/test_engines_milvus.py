@@ -28,8 +28,8 @@ def test_milvus_both_indexes_find_the_candidates(milvus, index):
         engine.add(codes, np.arange(len(codes)))
         engine.optimize()
         assert engine._client.describe_index(f"both_{index}", "code")["index_type"] == index
-        found = engine.search(queries, 10, weights, candidates=500)
-    expected = bitrank.Index(codes, n_bits=64).search(queries, 10, weights, candidates=500)
+        found = engine.search(queries, 10, weights, method="rerank", candidates=500)
+    expected = bitrank.Index(codes, n_bits=64).search(queries, 10, weights, method="rerank", candidates=500)
     shares = [len(np.intersect1d(a, b)) / 10 for a, b in zip(found.ids, expected.ids, strict=True)]
     assert np.mean(shares) > 0.9
     distances = np.take_along_axis(weighted_hamming(queries, codes, weights), found.ids, axis=1)
@@ -40,11 +40,11 @@ def test_milvus_limits_and_names(milvus):
     with bitrank.connect(milvus.url, "limits") as engine:
         engine.create(16)
         engine.add(pack(np.eye(16)), np.arange(16))
-        with pytest.raises(ValueError, match="up to 16384"):
-            engine.search(pack(np.eye(16)), 10, candidates=20_000)
-        with pytest.raises(ValueError, match="up to 16384"):
-            engine.search(pack(np.eye(16)), 20_000)
-        assert engine.search(pack(np.eye(16)), 2000).ids.shape == (16, 2000)
+        with pytest.raises(ValueError, match="at most 16384"):
+            engine.search(pack(np.eye(16)), 10, method="rerank", candidates=20_000)
+        with pytest.raises(ValueError, match="at most 16384"):
+            engine.search(pack(np.eye(16)), 20_000, method="rerank")
+        assert engine.search(pack(np.eye(16)), 2000, method="rerank").ids.shape == (16, 2000)
         with pytest.raises(ValueError, match="2\\*\\*63 - 2"):
             engine.add(pack(np.ones((1, 16))), [2**63 - 1])
         assert engine.count() == 16
@@ -84,7 +84,7 @@ def test_milvus_collection_that_is_not_loaded_is_loaded(milvus):
         engine.create(16)
         engine.add(pack(np.eye(16)), np.arange(16))
         engine._client.release_collection("released")
-        assert engine.search(pack(np.eye(16)), 1).ids[:, 0].tolist() == list(range(16))
+        assert engine.search(pack(np.eye(16)), 1, method="rerank").ids[:, 0].tolist() == list(range(16))
         engine._client.release_collection("released")
         assert engine.count() == 16
 
@@ -94,17 +94,17 @@ def test_milvus_killed_and_started_again(milvus):
     with bitrank.connect(milvus.url, "restarted", timeout=10) as engine:
         engine.create(32)
         engine.add(codes, np.arange(2000))
-        before = engine.search(codes[:3], 5)
+        before = engine.search(codes[:3], 5, method="rerank")
         milvus.kill()
         with pytest.raises(ConnectionError, match="Milvus"):
-            engine.search(codes[:3], 5)
+            engine.search(codes[:3], 5, method="rerank")
         with pytest.raises(ConnectionError, match="Milvus"):
             engine.add(codes, np.arange(2000, 4000))
         milvus.start()
         with bitrank.connect(milvus.url, "restarted") as again:
             again.add(codes, np.arange(2000, 4000))
             assert again.count() == 4000
-        after = engine.search(codes[:3], 5, candidates=4000)
+        after = engine.search(codes[:3], 5, method="rerank", candidates=4000)
     np.testing.assert_array_equal(after.distances[:, 0], before.distances[:, 0])
 
 

@@ -43,7 +43,7 @@ def sql(postgresql_address):
 
 def assert_all_there(engine):
     assert engine.count() == len(IDS)
-    found = engine.search(QUERIES, 10, WEIGHTS, "exact")
+    found = engine.search(QUERIES, 10, WEIGHTS)
     np.testing.assert_array_equal(found.ids, EXPECTED.ids)
     np.testing.assert_array_equal(found.distances, EXPECTED.distances)
 
@@ -143,13 +143,13 @@ def test_the_graph_finds_nearly_all_and_more_than_its_list_holds(engine, sql):
     try:
         engine._connection.close()
         for candidates in (100, 2500):
-            expected = Index(codes).search(codes[:20], 50, WEIGHTS, candidates=candidates).ids
-            found = engine.search(codes[:20], 50, WEIGHTS, candidates=candidates).ids
+            expected = Index(codes).search(codes[:20], 50, WEIGHTS, method="rerank", candidates=candidates).ids
+            found = engine.search(codes[:20], 50, WEIGHTS, method="rerank", candidates=candidates).ids
             assert (found >= 0).all()
             assert np.mean([np.isin(a, b).mean() for a, b in zip(found, expected, strict=True)]) >= 0.9
         # Removed rows, which the graph keeps until the next vacuum, take no places.
         engine.remove(np.arange(20, 3000))
-        assert (engine.search(codes[:20], 50, WEIGHTS, candidates=100).ids >= 0).all()
+        assert (engine.search(codes[:20], 50, WEIGHTS, method="rerank", candidates=100).ids >= 0).all()
         plan = sql(f"EXPLAIN SELECT id FROM {engine._table} ORDER BY code <~> '{0:064b}'::bit(64) LIMIT 100").fetchall()
         assert "Index Scan" in str(plan)
     finally:
@@ -207,10 +207,9 @@ def test_codes_stay_where_they_are_in_a_table_of_the_user(postgresql_address, sq
     with bitrank.connect(postgresql_address, name, id_column="nr", code_column="bits") as engine:
         assert (engine.n_bits, engine.count()) == (12, 50)
         expected = Index(pack(bits), n_bits=12).search(pack(bits[:3]), 60, np.arange(12))
-        for candidates in (None, "exact"):
-            np.testing.assert_array_equal(
-                engine.search(pack(bits[:3]), 60, np.arange(12), candidates).ids, expected.ids
-            )
+        for method in ("exact", "rerank"):
+            results = engine.search(pack(bits[:3]), 60, np.arange(12), method=method)
+            np.testing.assert_array_equal(results.ids, expected.ids)
         engine.add(pack(bits[:1]), [100])
         assert engine.count() == 51
         sql(f'INSERT INTO "{name}" (nr, bits) VALUES (-5, %s)', ["0" * 12])
@@ -240,7 +239,7 @@ def test_without_pgvector_the_error_says_how_to_install_it(two_servers):
         administrator.execute("CREATE TABLE codes (id bigint PRIMARY KEY, code bit(64))")
         engine.add(CODES, IDS)
         with pytest.raises(ValueError, match="apt install"):
-            engine.search(QUERIES, 10)
+            engine.search(QUERIES, 10, method="rerank")
         with pytest.raises(ValueError, match="apt install"):
             engine.optimize()
         assert_all_there(engine)  # planes need nothing but PostgreSQL
@@ -264,9 +263,9 @@ def test_a_shard_that_is_killed_is_named(two_servers):
         assert lenient.search(QUERIES, 10, WEIGHTS).missing == ()
         two_servers[1].kill()
         with pytest.raises(ConnectionError, match=f"1 of 2 shards are missing: shard 1, .*{killed}"):
-            strict.search(QUERIES, 10, WEIGHTS, "exact")
+            strict.search(QUERIES, 10, WEIGHTS)
         even = IDS % 2 == 0
-        ids, distances = found = lenient.search(QUERIES, 10, WEIGHTS, "exact")
+        ids, distances = found = lenient.search(QUERIES, 10, WEIGHTS)
         assert len(found.missing) == 1
         assert killed in found.missing[0]
         expected = Index(CODES[even], ids=IDS[even]).search(QUERIES, 10, WEIGHTS)
@@ -307,7 +306,7 @@ def test_several_threads_and_sessions_at_once(postgresql_address):
                 with bitrank.connect(postgresql_address, name) as engine:
                     engine.create(64)
                     engine.add(CODES[number::8], IDS[number::8])
-                shared.search(QUERIES, 10, WEIGHTS, "exact" if number % 2 else None)
+                shared.search(QUERIES, 10, WEIGHTS, method="exact" if number % 2 else "rerank")
             except Exception as error:
                 failures.append(error)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bitrank.codes import pack, unpack, weighted_hamming
 from bitrank.engines import quantize_weights, recipes
+from bitrank.engines.recipes.opensearch import OPENSEARCH_SCRIPT
 
 
 @st.composite
@@ -54,7 +55,9 @@ def test_elasticsearch_scores(case):
 
 
 def test_elasticsearch_first_stage_and_ties():
-    body = recipes.elasticsearch_search(np.uint8([255, 1]), 5, np.ones(16), candidates=100, field="it's")
+    body = recipes.elasticsearch_search(
+        np.uint8([255, 1]), 5, np.ones(16), method="rerank", candidates=100, field="it's"
+    )
     near = {"field": "it's", "query_vector": "ff01", "k": 100, "num_candidates": 100}
     assert body["query"]["script_score"]["query"] == {"knn": near}
     assert body["query"]["script_score"]["script"]["source"].endswith(r"dotProduct(params.query, 'it\'s')")
@@ -87,9 +90,9 @@ def test_opensearch_scores(case):
 
 
 def test_opensearch_script_and_first_stage():
-    body = recipes.opensearch_search(np.uint8([255, 1]), 5, np.ones(16), candidates=100)
+    body = recipes.opensearch_search(np.uint8([255, 1]), 5, np.ones(16), method="rerank", candidates=100)
     assert body["query"]["script_score"]["query"] == {"knn": {"code": {"vector": [-1, 1], "k": 100}}}
-    assert set(re.findall(r"params\.(\w+)", recipes.OPENSEARCH_SCRIPT)) == {"query", "field", "masks", "total"}
+    assert set(re.findall(r"params\.(\w+)", OPENSEARCH_SCRIPT)) == {"query", "field", "masks", "total"}
     assert (
         signed(int.from_bytes(bytes([255, 1]) + bytes(6)))
         == recipes.opensearch_document(0, np.uint8([255, 1]))["code_0"]
@@ -180,8 +183,8 @@ def test_qdrant_itself_ranks_by_the_weighted_distance(qdrant, n_bits):
     points = [as_json(recipes.qdrant_point(number, code, n_bits)) for number, code in enumerate(codes)]
     search = qdrant(as_json(recipes.qdrant_collection(n_bits)), points)
     distances = expected(codes, query, weights)
-    for candidates in (None, 2000):
-        found = search(as_json(recipes.qdrant_search(query, 20, weights, candidates=candidates)))
+    for options in ({}, {"method": "rerank", "candidates": 2000}):
+        found = search(as_json(recipes.qdrant_search(query, 20, weights, **options)))
         ids = np.array([point.id for point in found])
         scores = np.array([point.score for point in found])
         np.testing.assert_array_equal((weights.sum() - scores) / 2, distances[ids])
@@ -193,7 +196,7 @@ def test_qdrant_itself_ranks_by_the_weighted_distance(qdrant, n_bits):
     ("call", "message"),
     [
         (lambda: recipes.elasticsearch_search(np.uint8([1]), 0, np.ones(8)), "k must be"),
-        (lambda: recipes.vespa_search(np.uint8([1]), 5, np.ones(8), candidates=4), "at least k"),
+        (lambda: recipes.vespa_search(np.uint8([1]), 5, np.ones(8), method="rerank", candidates=4), "at least k"),
         (lambda: recipes.qdrant_search(np.uint8([[1]]), 5, np.ones(8)), "one row"),
         (lambda: recipes.qdrant_search(np.int64([1]), 5, np.ones(8)), "uint8"),
         (lambda: recipes.redis_search(np.uint8([1]), 5, np.ones(9)), "1 to 8 values"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from bitrank import Index
 from bitrank.codes import pack
 from bitrank.engines import rerank, suggest_candidates
+from bitrank.vocabulary import Queries
 
 RNG = np.random.default_rng(0)
 
@@ -25,6 +26,14 @@ def test_fetched_codes_rank_as_in_an_index(data):
     found = rerank(queries, [(row, codes[row]) for row in ids], k, weights, n_bits)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_array_equal(found.distances, expected.distances)
+    of_ranker = rerank(Queries(queries, weights), [(row, codes[row]) for row in ids], k)
+    np.testing.assert_array_equal(of_ranker.ids, expected.ids)
+    np.testing.assert_array_equal(of_ranker.distances, expected.distances)
+
+
+def test_rerank_needs_the_number_of_bits():
+    with pytest.raises(ValueError, match="n_bits must be an int unless queries are Queries"):
+        rerank(np.zeros((1, 1), np.uint8), [(np.array([0]), np.zeros((1, 1), np.uint8))], 1)
 
 
 def clustered(n, seed):
@@ -39,7 +48,9 @@ WEIGHTS = np.random.default_rng(3).lognormal(0, 0.7, 64)
 
 def recall_of(codes, queries, k, candidates):
     index = Index(codes, weights=WEIGHTS)
-    pairs = zip(index.search(queries, k).ids, index.search(queries, k, candidates=candidates).ids, strict=True)
+    pairs = zip(
+        index.search(queries, k).ids, index.search(queries, k, method="rerank", candidates=candidates).ids, strict=True
+    )
     return np.mean([len(np.intersect1d(a, b)) / k for a, b in pairs])
 
 

@@ -32,8 +32,8 @@ def mine():
 def test_weights_on_an_index_that_is_there(scan, least):
     engine = USearchEngine(mine(), scan=scan)
     assert (engine.count(), engine.n_bits) == (2000, N_BITS)
-    found = engine.search(QUERIES, 10, WEIGHTS, candidates=300)
-    expected = Index(CODES).search(QUERIES, 10, WEIGHTS, candidates=300)
+    found = engine.search(QUERIES, 10, WEIGHTS, method="rerank", candidates=300)
+    expected = Index(CODES).search(QUERIES, 10, WEIGHTS, method="rerank", candidates=300)
     shares = [len(np.intersect1d(a, b)) / 10 for a, b in zip(found.ids, expected.ids, strict=True)]
     assert np.mean(shares) > least
     distances = np.take_along_axis(weighted_hamming(QUERIES, CODES, WEIGHTS), found.ids, axis=1)
@@ -41,8 +41,8 @@ def test_weights_on_an_index_that_is_there(scan, least):
 
 
 def test_an_exact_search_is_refused():
-    with pytest.raises(ValueError, match="USearch cannot weigh bits"):
-        USearchEngine(mine()).search(QUERIES, 10, None, "exact")
+    with pytest.raises(ValueError, match='must be "rerank" for USearch'):
+        USearchEngine(mine()).search(QUERIES, 10)
 
 
 def test_a_file_holds_what_was_added(tmp_path):
@@ -54,7 +54,7 @@ def test_a_file_holds_what_was_added(tmp_path):
     with bitrank.connect(url) as engine:
         engine.create(20)
         assert (engine.count(), engine.n_bits) == (20, 20)
-        assert engine.search(pack(np.eye(20)), 1).ids[:, 0].tolist() == list(range(100, 120))
+        assert engine.search(pack(np.eye(20)), 1, method="rerank").ids[:, 0].tolist() == list(range(100, 120))
         engine.remove([100])
     assert len(usearch.index.Index.restore(str(path))) == 19
     assert [file.name for file in tmp_path.iterdir()] == [path.name]

@@ -12,6 +12,7 @@ from bitrank import _kernel
 from bitrank.codes import hamming, pack, weighted_hamming
 from bitrank.index import Index
 from bitrank.index.segments import bit_order, order_quality
+from bitrank.vocabulary import Queries
 
 PATHS = _kernel.kernel_paths()
 
@@ -185,13 +186,35 @@ def test_filter_and_removal_equal_reference(case, share, as_mask):
 @settings(max_examples=60, deadline=None)
 def test_candidates_equal_reference(case, candidates):
     _, index, codes, ids, queries, weights = build_case(case)
-    found = index.search(queries, case["k"], weights=weights, candidates=candidates, threads=case["threads"])
+    found = index.search(
+        queries, case["k"], weights=weights, method="rerank", candidates=candidates, threads=case["threads"]
+    )
     rows = np.atleast_2d(weights)
     for q in range(len(queries)):
         near = np.lexsort((ids, hamming(queries[q : q + 1], codes)[0]))[:candidates] if len(ids) else np.empty(0, int)
         expected = reference(queries[q : q + 1], codes[near], ids[near], rows[q % len(rows)], case["k"])
         np.testing.assert_array_equal(found.ids[q], expected[0][0])
         np.testing.assert_array_equal(found.distances[q], expected[1][0])
+
+
+def test_queries_of_a_ranker_go_to_every_method():
+    """They bring their own weights, and those of the index do not count."""
+    rng = np.random.default_rng(0)
+    codes = random_codes(rng, 500, 40, True)
+    queries = Queries(random_codes(rng, 3, 40, False), rng.random((3, 40)).astype(np.float32))
+    index, plain = Index(codes, weights=rng.random(40)), Index(codes)
+    candidate_ids = np.tile(np.arange(100), (3, 1))
+    for ranked, expected in (
+        (index.search(queries, 7), plain.search(queries.codes, 7, queries.weights)),
+        (index.search(queries, 7, method="rerank"), plain.search(queries.codes, 7, queries.weights, method="rerank")),
+        (index.search_radius(queries, 5), plain.search_radius(queries.codes, 5, queries.weights)),
+        (index.rerank(queries, candidate_ids, 7), plain.rerank(queries.codes, candidate_ids, 7, queries.weights)),
+    ):
+        assert_equal(ranked, expected)
+    expected = plain.distances(queries.codes, [3, 1], queries.weights)
+    np.testing.assert_array_equal(index.distances(queries, [3, 1]), expected)
+    with pytest.raises(ValueError, match="weights must be None"):
+        index.search(queries, 7, np.ones(40))
 
 
 def test_rerank_and_distances_equal_reference():
@@ -277,7 +300,7 @@ def test_segments_stay_few():
     rng = np.random.default_rng(0)
     for _ in range(500):
         index.add(random_codes(rng, 1, 16, False))
-    assert len(index._rows.segments) <= 10
+    assert len(index._snapshot.segments) <= 10
     assert len(index) == 500
 
 
@@ -387,9 +410,9 @@ def test_search_while_rows_and_weights_change():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda i: Index(), "needs n_bits"),
+        (lambda i: Index(), "n_bits must be an int"),
         (lambda i: Index(n_bits=0), "n_bits must be from 1"),
-        (lambda i: Index(n_bits=8, ids=[1]), "ids were given without codes"),
+        (lambda i: Index(n_bits=8, ids=[1]), "ids must be None"),
         (lambda i: Index(pack([[1]]), weights=[1, 2]), "weights must hold 8 values"),
         (lambda i: Index(pack([[1]]), weights=np.ones((1, 8))), "one vector"),
         (lambda i: Index(pack([[1], [0]]), ids=[1, 1]), "unique, got 1"),
@@ -404,7 +427,7 @@ def test_search_while_rows_and_weights_change():
         (lambda i: i.remove([0, 7]), "in the index, got 7"),
         (lambda i: i.update([7], np.zeros((1, 2), np.uint8)), "in the index, got 7"),
         (lambda i: i.update([0, 1], np.zeros((1, 2), np.uint8)), "one value for each of the 1 codes"),
-        (lambda i: i.search(np.zeros((1, 2), np.uint8), 0), "k must be at least 1"),
+        (lambda i: i.search(np.zeros((1, 2), np.uint8), 0), "k must be an int of at least 1, got 0"),
         (lambda i: i.search(np.zeros((1, 3), np.uint8), 1), "queries of 12 bits must be 2 bytes"),
         (lambda i: i.search(np.zeros(2, np.uint8), 1), "queries must be a packed uint8 matrix"),
         (lambda i: i.search(np.zeros((1, 5)), 1), "queries of reals must be finite"),
@@ -413,13 +436,18 @@ def test_search_while_rows_and_weights_change():
         (lambda i: i.search(np.zeros((1, 2), np.uint8), 1, weights=-np.ones(12)), "not negative"),
         (lambda i: i.search(np.zeros((2, 2), np.uint8), 1, weights=np.ones((3, 12))), "each of the 2 queries"),
         (lambda i: i.search(np.zeros((1, 2), np.uint8), 1, threads=0), "threads must be at least 1"),
-        (lambda i: i.search(np.zeros((1, 2), np.uint8), 1, candidates=0), "candidates must be at least 1"),
+        (
+            lambda i: i.search(np.zeros((1, 2), np.uint8), 1, method="rerank", candidates=0),
+            "candidates must be an int of at least 1",
+        ),
+        (lambda i: i.search(np.zeros((1, 2), np.uint8), 1, candidates=9), 'None unless method is "rerank", got 9'),
+        (lambda i: i.search(np.zeros((1, 2), np.uint8), 1, method="graph"), "method must be one of"),
         (lambda i: i.search(np.zeros((1, 2), np.uint8), 1, filter=[True]), "each of the 2 rows"),
         (lambda i: i.search(np.zeros((1, 2), np.uint8), 1, filter=[5]), "in the index, got 5"),
         (lambda i: i.search_radius(np.zeros((1, 2), np.uint8), np.nan), "radius must be a number"),
         (lambda i: i.rerank(np.zeros((1, 2), np.uint8), [[5]], 1), "in the index, got 5"),
         (lambda i: i.rerank(np.zeros((1, 2), np.uint8), [5], 1), "candidate_ids must be an int matrix"),
-        (lambda i: i.rerank(np.zeros((1, 2), np.uint8), [[0]], 0), "k must be at least 1"),
+        (lambda i: i.rerank(np.zeros((1, 2), np.uint8), [[0]], 0), "k must be an int of at least 1, got 0"),
         (lambda i: i.distances(np.zeros((1, 2), np.uint8), [5]), "in the index, got 5"),
         (lambda i: i.codes([0, 5]), "in the index, got 5"),
         (lambda i: setattr(i, "weights", np.full(12, np.inf)), "finite"),

@@ -1,18 +1,18 @@
-"""The path of data over collections larger than memory, on Dask: encode, draw quadruplets, evaluate, search.
+"""Collections larger than memory, on Dask: encode vectors, draw quadruplets, search, evaluate, Parquet folders.
 
-Collections are Dask arrays, one row a vector, code or label; each function gives what its namesake gives in memory.
+Collections are Dask arrays with one row per vector, code or label. Results equal those of the functions of the same
+name in memory.
 """
 
-try:
-    import dask.array  # noqa: F401
-    import pyarrow.dataset  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"this needs {error.name}: pip install 'bitrank[dask]'") from None
+from bitrank.lazy import import_extra
 
-from bitrank.batch.evaluation import evaluate
-from bitrank.batch.parquet import from_parquet, to_parquet
-from bitrank.batch.quadruplets import draw_quadruplets
-from bitrank.batch.search import search
-from bitrank.batch.vectors import encode
+import_extra("dask.array", "dask")
+import_extra("pyarrow.dataset", "dask")
+
+from bitrank.batch.evaluation import evaluate  # noqa: E402
+from bitrank.batch.parquet import from_parquet, to_parquet  # noqa: E402
+from bitrank.batch.quadruplets import draw_quadruplets  # noqa: E402
+from bitrank.batch.search import search  # noqa: E402
+from bitrank.batch.vectors import encode  # noqa: E402
 
 __all__ = ["draw_quadruplets", "encode", "evaluate", "from_parquet", "search", "to_parquet"]

@@ -1,7 +1,4 @@
-"""Dask arrays as the blocks that a task works on, and the tree in which the results of blocks are merged.
-
-The floor under `batch`: each of its rooms says what is done with one block and how two results become one.
-"""
+"""Checks of Dask arrays, their blocks as delayed values, and the tree that merges the results of blocks."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ import numpy as np
 
 from bitrank.vocabulary import n_bytes
 
-# Results merged at a time: a worker holds this many and never those of all blocks.
+# Results per merge: a worker holds this many, never those of all blocks.
 FAN_IN = 8
 
 
-def check_array(array: Any, name: str, ndim: int) -> da.Array:
-    """A Dask array with whole rows and known chunks, or a ValueError that says what came instead."""
+def check_dask_array(array: Any, name: str, ndim: int) -> da.Array:
+    """A Dask array with whole rows and chunks of known size."""
     if not isinstance(array, da.Array):
         raise ValueError(f"{name} must be a Dask array, got {type(array).__name__}: see bitrank.batch.from_parquet")
     if array.ndim != ndim:
@@ -31,9 +28,9 @@ def check_array(array: Any, name: str, ndim: int) -> da.Array:
     return array if ndim == 1 else array.rechunk({1: -1})
 
 
-def check_codes(codes: Any, n_bits: int | None) -> tuple[da.Array, int]:
-    """A Dask array of packed codes, and their number of bits: as given, or eight a byte."""
-    codes = check_array(codes, "codes", 2)
+def check_dask_codes(codes: Any, n_bits: int | None) -> tuple[da.Array, int]:
+    """A Dask array of packed codes, and their number of bits: `n_bits`, or eight per byte."""
+    codes = check_dask_array(codes, "codes", 2)
     if codes.dtype != np.uint8 or codes.shape[1] == 0:
         raise ValueError(f"codes must be a packed uint8 matrix, got {codes.dtype} of shape {codes.shape}")
     n_bits = 8 * codes.shape[1] if n_bits is None else n_bits
@@ -43,8 +40,8 @@ def check_codes(codes: Any, n_bits: int | None) -> tuple[da.Array, int]:
 
 
 def check_column(values: Any, name: str, codes: da.Array) -> da.Array:
-    """A Dask array with one value a code, in the same blocks."""
-    values = check_array(values, name, 1)
+    """A Dask array with one value per code, in the same blocks."""
+    values = check_dask_array(values, name, 1)
     if len(values) != len(codes):
         raise ValueError(f"{name} must hold one value for each of the {len(codes)} codes, got {len(values)}")
     return values.rechunk((codes.chunks[0],))
@@ -56,7 +53,7 @@ def blocks(array: da.Array) -> list[Any]:
 
 
 def merged(parts: Sequence[Any], merge: Callable[[list[Any]], Any]) -> Any:
-    """The results of all blocks made one, in a tree, on the workers; computed."""
+    """Merge the results of all blocks in a tree, on the workers, and compute the result."""
     parts = list(parts)
     join = dask.delayed(merge)
     while len(parts) > 1:

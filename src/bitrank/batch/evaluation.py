@@ -1,7 +1,4 @@
-"""`evaluate`: tie-aware measures over a Dask array of codes, from counts instead of a matrix of distances.
-
-Beside the path of data at scale: the figures are those of `metrics.evaluate` on the whole matrix, to the last bit.
-"""
+"""`evaluate`: tie-aware measures over a Dask array of codes, from counts instead of a matrix of distances."""
 
 from __future__ import annotations
 
@@ -13,25 +10,24 @@ import dask.array as da
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.batch.blocks import blocks, check_codes, check_column, merged
-from bitrank.checks import check_codes as check_queries
-from bitrank.checks import check_weights
+from bitrank.batch.blocks import blocks, check_column, check_dask_codes, merged
+from bitrank.checks import check_queries
 from bitrank.codes import distances
 from bitrank.metrics import means_of, values_of
 from bitrank.ties import Groups, Ints
-from bitrank.vocabulary import Codes, Weights
+from bitrank.vocabulary import Codes, Queries, Weights
 
 Labels = npt.NDArray[Any]
 Keys = npt.NDArray[np.uint64]
 
-# Distances of relevant items that are held at a time, about 0.5 GB with their counts; queries beyond wait their turn.
-MOST_VALUES = 1 << 24
+# Distances of relevant items per pass over the codes: about 0.5 GB with their counts.
+MAX_VALUES = 1 << 24
 
 
-class _Asked(NamedTuple):
-    """Some queries, with a row of weights each or none at all."""
+class _Batch(NamedTuple):
+    """Queries of one pass, with one row of weights each, or without weights."""
 
-    queries: Codes
+    codes: Codes
     labels: Labels
     weights: Weights | None
 
@@ -39,26 +35,29 @@ class _Asked(NamedTuple):
 def evaluate(
     codes: da.Array,
     y: da.Array,
-    queries: Codes,
+    queries: Queries | npt.NDArray[Any],
     query_y: npt.ArrayLike,
     weights: npt.ArrayLike | None = None,
     *,
     n_bits: int | None = None,
     ks: Sequence[int] = (10, 100),
 ) -> dict[str, float]:
-    """MAP, VOC-11 and precision of a ranking of the whole collection, in expectation over ties.
+    """Compute MAP, VOC-11 and precision of a ranking of the whole collection, in expectation over ties.
+
+    The figures equal those of `metrics.evaluate` on the whole matrix of distances, to the last bit.
 
     Parameters
     ----------
     codes : Dask array of uint8, of shape (n, ceil(n_bits / 8))
     y : Dask array of shape (n,)
-        Class of each item: those of the query's class are relevant.
-    queries : uint8 array of shape (n_queries, ceil(n_bits / 8))
+        Class of each item; items of the query's class are relevant.
+    queries : Queries, uint8 array of shape (n_queries, ceil(n_bits / 8)), or float array (n_queries, n_bits)
+        As in `Index.search`.
     query_y : array-like of shape (n_queries,)
     weights : float array of shape (n_bits,) or (n_queries, n_bits), optional
-        None is plain Hamming distance.
+        None is plain Hamming distance; must be None for `Queries`.
     n_bits : int, optional
-        Eight a byte of `codes` by default.
+        Eight per byte of `codes` by default.
     ks : sequence of int
         Cut-offs of the precision.
 
@@ -69,9 +68,9 @@ def evaluate(
 
     Notes
     -----
-    Every block is read twice for each lot of queries: for the distances at which relevant items stand, and for the
-    number of items nearer than those. A lot has as many queries as hold 16 million relevant items among them, or
-    16 million different distances, where plain Hamming distance or whole weights allow fewer.
+    Every block is read twice per batch of queries: for the distances of relevant items, and for the number of items
+    nearer than those. A batch has at most 16 million relevant items, or, where plain Hamming distance or whole-number
+    weights allow fewer, 16 million different distances.
 
     Examples
     --------
@@ -81,54 +80,57 @@ def evaluate(
     >>> evaluate(codes, y, pack([[1, 0]]), [1], ks=[2], n_bits=2)["p2"]
     0.75
     """
-    codes, n_bits = check_codes(codes, n_bits)
+    codes, n_bits = check_dask_codes(codes, n_bits)
     y = check_column(y, "y", codes)
-    asked = _check(queries, query_y, weights, n_bits)
+    everything = _check(queries, query_y, weights, n_bits)
     pairs = list(zip(blocks(codes), blocks(y), strict=True))
-    n_relevant = merged([dask.delayed(_count)(labels, asked.labels) for _, labels in pairs], _sum)
+    n_relevant = merged([dask.delayed(_count)(labels, everything.labels) for _, labels in pairs], _sum)
     values = []
-    for lot in _lots(np.minimum(n_relevant, _most_distances(asked.weights, n_bits))):
-        part = _Asked(asked.queries[lot], asked.labels[lot], None if asked.weights is None else asked.weights[lot])
-        values.append(values_of(_groups(pairs, part, len(codes)), ks))
+    for rows in _batches(np.minimum(n_relevant, _max_distances(everything.weights, n_bits))):
+        weights_of_rows = None if everything.weights is None else everything.weights[rows]
+        batch = _Batch(everything.codes[rows], everything.labels[rows], weights_of_rows)
+        values.append(values_of(_groups(pairs, batch, len(codes)), ks))
     return means_of(values, ks)
 
 
-def _check(queries: Codes, query_y: npt.ArrayLike, weights: npt.ArrayLike | None, n_bits: int) -> _Asked:
-    queries, labels = check_queries(queries, n_bits, name="queries"), np.asarray(query_y)
-    if len(queries) == 0 or labels.shape != (len(queries),):
+def _check(
+    queries: Queries | npt.NDArray[Any], query_y: npt.ArrayLike, weights: npt.ArrayLike | None, n_bits: int
+) -> _Batch:
+    codes, rows = check_queries(queries, weights, n_bits)
+    labels = np.asarray(query_y)
+    if len(codes) == 0 or labels.shape != (len(codes),):
         raise ValueError(
-            f"query_y must hold one label for each of the {len(queries)} queries, at least one, got {labels.shape}"
+            f"query_y must hold one label for each of the {len(codes)} queries, at least one, got {labels.shape}"
         )
-    if weights is None:
-        return _Asked(queries, labels, None)
-    rows = check_weights(weights, n_bits, n_queries=len(queries))
-    return _Asked(queries, labels, np.broadcast_to(rows, (len(queries), n_bits)))
+    if weights is None and getattr(queries, "dtype", None) == np.uint8:
+        return _Batch(codes, labels, None)
+    return _Batch(codes, labels, np.broadcast_to(rows, (len(codes), n_bits)))
 
 
-def _lots(n_values: Ints) -> Iterator[slice]:
-    """Queries with at most so many values together, or one query."""
+def _batches(n_values: Ints) -> Iterator[slice]:
+    """Runs of queries with at most MAX_VALUES values, or of one query."""
     start = 0
     while start < len(n_values):
-        stop = start + max(1, int(np.searchsorted(np.cumsum(n_values[start:]), MOST_VALUES, side="right")))
+        stop = start + max(1, int(np.searchsorted(np.cumsum(n_values[start:]), MAX_VALUES, side="right")))
         yield slice(start, stop)
         start = stop
 
 
-def _most_distances(weights: Weights | None, n_bits: int) -> float:
-    """How many different distances there can be: few where they are whole numbers."""
+def _max_distances(weights: Weights | None, n_bits: int) -> float:
+    """Largest possible number of different distances: few where they are whole numbers."""
     if weights is None:
         return n_bits + 1
     return float(weights.sum(axis=1, dtype=np.float64).max()) + 1 if (weights == np.round(weights)).all() else np.inf
 
 
-def _groups(pairs: list[tuple[Any, Any]], asked: _Asked, n: int) -> Groups:
-    """The groups of tied items, of all blocks, that hold a relevant one."""
-    shared = dask.delayed(asked, traverse=False)
+def _groups(pairs: list[tuple[Any, Any]], batch: _Batch, n: int) -> Groups:
+    """Groups of tied items, over all blocks, that hold a relevant one."""
+    shared = dask.delayed(batch, traverse=False)
     keys, count = merged([dask.delayed(_relevant)(*pair, shared) for pair in pairs], _merge)
     known = dask.delayed(keys, traverse=False)
     start, end = merged([dask.delayed(_places)(block, shared, known) for block, _ in pairs], _sum)
     row = (keys >> np.uint64(32)).astype(np.int64)
-    bounds = np.searchsorted(row, np.arange(len(asked.queries) + 1))
+    bounds = np.searchsorted(row, np.arange(len(batch.codes) + 1))
     before = np.concatenate([[0], np.cumsum(count)])
     totals = np.diff(before[bounds])
     return Groups(
@@ -143,42 +145,45 @@ def _groups(pairs: list[tuple[Any, Any]], asked: _Asked, n: int) -> Groups:
     )
 
 
-def _count(labels: Labels, wanted: Labels) -> Ints:
+def _count(labels: Labels, query_labels: Labels) -> Ints:
+    """Number of relevant items of this block per query."""
     names, counts = np.unique(labels, return_counts=True)
-    found = np.searchsorted(names, wanted).clip(max=len(names) - 1)
-    return np.where(names[found] == wanted, counts[found], 0) if len(names) else np.zeros(len(wanted), np.int64)
+    if len(names) == 0:
+        return np.zeros(len(query_labels), np.int64)
+    places = np.searchsorted(names, query_labels).clip(max=len(names) - 1)
+    return np.where(names[places] == query_labels, counts[places], 0)
 
 
-def _relevant(codes: Codes, labels: Labels, asked: _Asked) -> tuple[Keys, Ints]:
-    """Distances of this block's relevant items, as keys of query and distance, and how many have each."""
+def _relevant(codes: Codes, labels: Labels, batch: _Batch) -> tuple[Keys, Ints]:
+    """Distances of this block's relevant items as keys of query and distance, and the number of items per key."""
     parts = [
-        np.unique(_bits(asked, number, codes[labels == label]), return_counts=True)
-        for number, label in enumerate(asked.labels)
+        np.unique(_bits(batch, number, codes[labels == label]), return_counts=True)
+        for number, label in enumerate(batch.labels)
     ]
     row = np.repeat(np.arange(len(parts), dtype=np.uint64), [len(bits) for bits, _ in parts])
     keys = (row << np.uint64(32)) | np.concatenate([bits for bits, _ in parts])
     return keys, np.concatenate([counts for _, counts in parts])
 
 
-def _places(codes: Codes, asked: _Asked, keys: Keys) -> Ints:
-    """For each key, how many items of this block are nearer than its distance, and how many no farther."""
-    bounds = np.searchsorted(keys, np.arange(len(asked.queries) + 1, dtype=np.uint64) << np.uint64(32))
+def _places(codes: Codes, batch: _Batch, keys: Keys) -> Ints:
+    """Per key, the number of items of this block that are nearer than its distance, and of those no farther."""
+    bounds = np.searchsorted(keys, np.arange(len(batch.codes) + 1, dtype=np.uint64) << np.uint64(32))
     out = np.empty((2, len(keys)), np.int64)
-    for number in range(len(asked.queries)):
-        mine = slice(bounds[number], bounds[number + 1])
-        values = (keys[mine] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-        found = np.sort(_bits(asked, number, codes))
-        out[:, mine] = np.searchsorted(found, values), np.searchsorted(found, values, side="right")
+    for number in range(len(batch.codes)):
+        query_keys = slice(bounds[number], bounds[number + 1])
+        values = (keys[query_keys] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+        ordered = np.sort(_bits(batch, number, codes))
+        out[:, query_keys] = np.searchsorted(ordered, values), np.searchsorted(ordered, values, side="right")
     return out
 
 
-def _bits(asked: _Asked, number: int, codes: Codes) -> npt.NDArray[np.uint32]:
-    """Distances of one query as the bits of float32, which are in the order of the distances: none is negative."""
+def _bits(batch: _Batch, number: int, codes: Codes) -> npt.NDArray[np.uint32]:
+    """Distances of one query as the bits of float32, which have the order of the distances: none is negative."""
     if len(codes) == 0:
         return np.empty(0, np.uint32)
-    weights = None if asked.weights is None else asked.weights[number]
-    found = distances(asked.queries[number : number + 1], codes, weights, threads=1)[0]
-    bits: npt.NDArray[np.uint32] = found.astype(np.float32, copy=False).view(np.uint32)
+    weights = None if batch.weights is None else batch.weights[number]
+    row = distances(batch.codes[number : number + 1], codes, weights, threads=1)[0]
+    bits: npt.NDArray[np.uint32] = row.astype(np.float32, copy=False).view(np.uint32)
     return bits
 
 

@@ -21,7 +21,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from bitrank.arrow import binary_of, matrix_of
-from bitrank.batch.blocks import blocks, check_array
+from bitrank.batch.blocks import blocks, check_dask_array
 from bitrank.files import replacing
 
 
@@ -97,7 +97,7 @@ def to_parquet(columns: Mapping[str, da.Array], path: str | os.PathLike[str]) ->
         raise ValueError(f"path must not be there yet, got {target}")
     if not columns:
         raise ValueError("columns must name at least one array, got none")
-    arrays = {name: check_array(array, name, 1 if array.ndim == 1 else 2) for name, array in columns.items()}
+    arrays = {name: check_dask_array(array, name, 1 if array.ndim == 1 else 2) for name, array in columns.items()}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) != 1:
         raise ValueError(f"columns must have one length, got {lengths}")

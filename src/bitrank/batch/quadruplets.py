@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.batch.blocks import blocks, check_array, check_codes
+from bitrank.batch.blocks import blocks, check_dask_array, check_dask_codes
 from bitrank.batch.search import search
 from bitrank.ranking.quadruplets import (
     MOST_NEAR_QUERIES,
@@ -73,7 +73,7 @@ def draw_quadruplets(
     >>> draw_quadruplets(y, 5, random_state=0).shape
     (5, 4)
     """
-    y = check_array(y, "y", 1)
+    y = check_dask_array(y, "y", 1)
     if n_quadruplets < 1:
         raise ValueError(f"n_quadruplets must be at least 1, got {n_quadruplets}")
     if strategy not in get_args(Strategy):
@@ -145,7 +145,7 @@ def _neighbors(
     classes: _BlockClasses, codes: da.Array, n_quadruplets: int, n_neighbors: float | None, random: np.random.Generator
 ) -> Neighbors:
     """The nearest items of some queries, in one search."""
-    codes = check_codes(codes, None)[0]
+    codes = check_dask_codes(codes, None)[0]
     if len(codes) != classes.n_items:
         raise ValueError(f"codes must have one row for each of the {classes.n_items} labels, got {len(codes)}")
     n_near = min(check_n_neighbors(n_neighbors, len(codes)), len(codes) - 1)

@@ -12,7 +12,7 @@ import dask.array as da
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.batch.blocks import check_array
+from bitrank.batch.blocks import check_dask_array
 from bitrank.hashing.hasher import Hasher
 from bitrank.vocabulary import Codes, n_bytes
 
@@ -37,7 +37,7 @@ def encode(hasher: Hasher, X: da.Array) -> da.Array:
     >>> encode(hasher, da.from_array(X, chunks=(250, 16)))
     dask.array<_transform, shape=(1000, 2), dtype=uint8, chunksize=(250, 2), chunktype=numpy.ndarray>
     """
-    X = check_array(X, "X", 2)
+    X = check_dask_array(X, "X", 2)
     if X.shape[1] != hasher.n_features_in_:
         raise ValueError(f"X must have the {hasher.n_features_in_} features of the hasher, got {X.shape[1]}")
     width = n_bytes(hasher.n_bits_)

@@ -6,13 +6,14 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from bitrank.cli.output import add_json, print_facts
 from bitrank.index import Index, interchange, storage
 from bitrank.progress import progress
+from bitrank.vocabulary import Method
 
 BATCH = 256  # queries per step of the progress bar
 
@@ -44,7 +45,15 @@ def add_parser(commands: Any) -> None:
         command.add_argument("index", type=Path, help="folder of the index")
     search.add_argument("queries", type=Path, help=".npy of packed codes, or of reals")
     search.add_argument("-k", type=int, default=10, help="results per query (default: %(default)s)")
-    search.add_argument("--candidates", type=int, help="rank only this many, the nearest by plain Hamming distance")
+    search.add_argument(
+        "--method",
+        choices=get_args(Method),
+        default="exact",
+        help="rank all rows, or the nearest by plain Hamming distance (default: %(default)s)",
+    )
+    search.add_argument(
+        "--candidates", type=int, help="rows to re-rank per query (default: ten per result, at least 1000)"
+    )
     search.add_argument("--threads", type=int, help="threads (default: one per core)")
     for command in (build, search, optimize):
         command.add_argument("--weights", type=Path, help=".npy of weights, one per bit")
@@ -87,7 +96,7 @@ def _info(arguments: argparse.Namespace) -> int:
 def _search(arguments: argparse.Namespace) -> int:
     index = Index.load(arguments.index)
     queries, weights = _load(arguments.queries), _load(arguments.weights)
-    options = {"candidates": arguments.candidates, "threads": arguments.threads}
+    options = {name: getattr(arguments, name) for name in ("method", "candidates", "threads")}
     for start in progress(range(0, len(queries), BATCH), label="searching"):
         batch = slice(start, start + BATCH)
         batch_weights = weights[batch] if weights is not None and weights.ndim == 2 else weights

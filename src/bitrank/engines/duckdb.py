@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -84,7 +85,7 @@ class DuckDBEngine(Engine):
             self._connection.register("bitrank_new", rows)
             try:
                 insert = f"INSERT OR REPLACE INTO {self._table} SELECT id, code::BLOB::BIT FROM bitrank_new"
-                self._connection.execute(insert)
+                self._run(insert)
             finally:
                 self._connection.unregister("bitrank_new")
 
@@ -93,7 +94,7 @@ class DuckDBEngine(Engine):
         _, checked = self.n_bits, check_ids(ids)
         with self._lock:
             delete = f"DELETE FROM {self._table} WHERE id IN (SELECT unnest(?::BIGINT[]))"
-            self._connection.execute(delete, [checked.tolist()])
+            self._run(delete, [checked.tolist()])
 
     def optimize(self) -> None:
         """Do nothing: DuckDB scans the codes."""
@@ -103,7 +104,7 @@ class DuckDBEngine(Engine):
         """Number of codes."""
         _ = self.n_bits
         with self._lock:
-            return int(self._connection.execute(f"SELECT count(*) FROM {self._table}").fetchone()[0])
+            return int(self._run(f"SELECT count(*) FROM {self._table}")[0][0])
 
     def close(self) -> None:
         """Close the data base."""
@@ -120,11 +121,16 @@ class DuckDBEngine(Engine):
             data = np.frombuffer(b"".join(rows["code"]), np.uint8)
             yield np.asarray(rows["id"], np.int64), data.reshape(-1, codes.shape[1])
 
+    def _run(self, sql: str, parameters: list[Any] | None = None) -> list[Any]:
+        """Run a statement and fetch all of its result: the connection takes no other before."""
+        rows: list[Any] = self._connection.execute(sql, parameters).fetchall()
+        return rows
+
     def _make(self, n_bits: int) -> None:
         self._connection.begin()
         try:
-            self._connection.execute(f"CREATE TABLE {self._table} (id BIGINT PRIMARY KEY, code BIT NOT NULL)")
-            self._connection.execute(f"COMMENT ON TABLE {self._table} IS '{COMMENT.format(n_bits)}'")
+            self._run(f"CREATE TABLE {self._table} (id BIGINT PRIMARY KEY, code BIT NOT NULL)")
+            self._run(f"COMMENT ON TABLE {self._table} IS '{COMMENT.format(n_bits)}'")
             self._connection.commit()
         except BaseException:
             self._connection.rollback()
@@ -132,11 +138,11 @@ class DuckDBEngine(Engine):
 
     def _look(self) -> int | None:
         """Bits per code as the table's comment says, or None where there is no table."""
-        comments = self._connection.execute(
+        comments = self._run(
             "SELECT comment FROM duckdb_tables() WHERE database_name = current_database() "
             "AND schema_name = current_schema() AND table_name = ?",
             [self._name],
-        ).fetchall()
+        )
         if not comments:
             return None
         noted = re.fullmatch(COMMENT.format(r"(\d+)"), comments[0][0] or "")
