@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
         "--method",
         choices=get_args(Method),
         default="exact",
-        help="rank all rows, or the nearest by plain Hamming distance (default: %(default)s)",
+        help="rank all rows exactly, or re-rank the nearest by plain Hamming distance (default: %(default)s)",
     )
     search.add_argument(
         "--candidates", type=int, help="rows to re-rank per query (default: ten per result, at least 1000)"
