@@ -19,7 +19,7 @@ from PIL import Image
 
 from bitrank import datasets
 from bitrank.datasets import openml
-from bitrank.datasets.files import data_folder, read_npz, write_npz
+from bitrank.datasets.files import data_folder, read_arrays, write_arrays
 
 
 def test_digits_have_a_thousand_images_a_class():
@@ -90,8 +90,8 @@ GOOD = {"x": np.zeros((3, 2), np.uint8), "y": np.arange(3), "names": np.array(["
 
 
 def test_an_npz_is_written_and_read(tmp_path):
-    write_npz(tmp_path / "set.npz", GOOD | {"more": np.zeros(1)})
-    arrays = read_npz(tmp_path / "set.npz", FORMS)
+    write_arrays(tmp_path / "set.npz", GOOD | {"more": np.zeros(1)})
+    arrays = read_arrays(tmp_path / "set.npz", FORMS)
     assert arrays.keys() == GOOD.keys()
     for name, array in GOOD.items():
         np.testing.assert_array_equal(arrays[name], array, strict=True)
@@ -101,7 +101,7 @@ def test_an_npz_is_written_and_read(tmp_path):
 def test_a_write_that_fails_leaves_nothing(tmp_path):
     (tmp_path / "set.npz").mkdir()
     with pytest.raises(OSError, match=r"set\.npz"):
-        write_npz(tmp_path / "set.npz", GOOD)
+        write_arrays(tmp_path / "set.npz", GOOD)
     assert [path.name for path in tmp_path.iterdir()] == ["set.npz"]
 
 
@@ -123,13 +123,13 @@ def test_an_npz_of_another_form(tmp_path, changed, message):
     arrays = {name: array for name, array in (GOOD | changed).items() if array is not None}
     np.savez(tmp_path / "set.npz", **arrays)
     with pytest.raises(ValueError, match=message) as error:
-        read_npz(tmp_path / "set.npz", FORMS)
+        read_arrays(tmp_path / "set.npz", FORMS)
     assert str(tmp_path / "set.npz") in str(error.value)
 
 
 def test_a_damaged_npz(tmp_path):
     path = tmp_path / "set.npz"
-    write_npz(path, GOOD)
+    write_arrays(path, GOOD)
     whole = path.read_bytes()
     damaged = [
         b"",
@@ -142,11 +142,11 @@ def test_a_damaged_npz(tmp_path):
         assert content != whole
         path.write_bytes(content)
         with pytest.raises(ValueError, match=re.escape(f"{path} must be an npz file of plain arrays")):
-            read_npz(path, FORMS)
+            read_arrays(path, FORMS)
     np.save(tmp_path / "set.npy", GOOD["x"])
     path.write_bytes((tmp_path / "set.npy").read_bytes())
     with pytest.raises(ValueError, match=re.escape(f"{path} must be an npz file of plain arrays")):
-        read_npz(path, FORMS)
+        read_arrays(path, FORMS)
 
 
 # MNIST and CIFAR-10 ---------------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def test_a_damaged_frame(database):
 
 
 def test_faces_without_pillow(database, monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'bitrank[images]'")):
         datasets.youtube_faces(database[0])
 

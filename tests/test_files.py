@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bitrank.files import read_array, write_array
+from bitrank.files import read_array, read_npz, replacing, write_array
 
 ARRAYS = st.one_of(
     hnp.arrays(np.float32, hnp.array_shapes(min_dims=1, max_dims=2), elements=st.floats(0, 1e9, width=32)),
@@ -52,6 +52,25 @@ def test_nothing_is_unpickled(tmp_path):
     np.save(tmp_path / "a.npy", np.array([{"a": 1}], object), allow_pickle=True)
     with pytest.raises(ValueError, match="allow_pickle=False"):
         read_array(tmp_path / "a.npy")
+
+
+def test_npz_of_some_names_and_damaged_files(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.ones(2))
+    assert list(read_npz(tmp_path / "a.npz")) == ["x", "y"]
+    assert list(read_npz(tmp_path / "a.npz", names=["y", "z"])) == ["y"]
+    (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:99])
+    with pytest.raises(ValueError, match=r"a\.npz must be a toy, got one that cannot be read"):
+        read_npz(tmp_path / "a.npz", what="a toy")
+    with pytest.raises(FileNotFoundError):
+        read_npz(tmp_path / "b.npz")
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
+    (tmp_path / "notes").write_bytes(b"old")
+    with pytest.raises(RuntimeError, match="stopped"), replacing(tmp_path / "notes") as file:
+        file.write(b"new")
+        raise RuntimeError("stopped")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
 
 
 def test_other_endings_are_not_written(tmp_path):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.files import replacing
+from bitrank.files import read_npz, replacing
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -36,7 +34,7 @@ def write_archive(path: str | os.PathLike[str], kind: str, version: int, archive
     """
     header = {
         "name": archive.name,
-        "params": {name: _plain(name, value) for name, value in archive.params.items()},
+        "params": {name: plain_param(name, value) for name, value in archive.params.items()},
         "facts": archive.facts,
     }
     entries: dict[str, Any] = {"format": kind, "version": version, "header": json.dumps(header), **archive.arrays}
@@ -46,12 +44,7 @@ def write_archive(path: str | os.PathLike[str], kind: str, version: int, archive
 
 def read_archive(path: str | os.PathLike[str], kind: str, version: int) -> Archive:
     """Read an archive of this kind, or raise a ValueError that says what is wrong with the file."""
-    content = Path(path).read_bytes()
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as opened:
-            arrays = {name: opened[name] for name in opened.files}
-    except Exception as error:  # zipfile and the npy reader raise a dozen kinds of error over damaged bytes
-        raise ValueError(f"{path} must be a file of a {kind}, got one that cannot be read: {error}") from error
+    arrays = read_npz(path, what=f"a file of a {kind}")
     if {"format", "version", "header"} - arrays.keys() or arrays["format"].tolist() != kind:
         raise ValueError(f"{path} must be a file of a {kind}, got entries {sorted(arrays)}")
     found_version = arrays["version"].tolist()
@@ -88,8 +81,8 @@ def check_shapes(arrays: Arrays, shapes: dict[str, str], sides: dict[str, int]) 
             raise ValueError(f"expected finite values in {name}, got others")
 
 
-def _plain(name: str, value: Any) -> Any:
-    """A parameter as JSON can hold it; a random state that is not an int has done its work."""
+def plain_param(name: str, value: Any) -> Any:
+    """A parameter as JSON can hold it; a random state that is not an int becomes None."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     return None if name == "random_state" and not isinstance(value, int) else value

@@ -1,4 +1,4 @@
-"""Plain files: arrays as .npy, .csv and .json, chosen by the ending, and one way to write a file whole or not at all.
+"""Plain files: arrays as .npy, .csv, .json and .npz, and the one way to write a file whole or not at all.
 
 Nothing is ever unpickled.
 """
@@ -9,7 +9,7 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +21,7 @@ KINDS = (".npy", ".csv", ".json")
 
 
 def read_array(path: str | Path) -> npt.NDArray[Any]:
-    """Read an array: a .npy, a .csv of numbers without a header, or a .json list.
+    """Read an array: a .npy, a .csv of numbers or texts without a header, or a .json list.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def read_array(path: str | Path) -> npt.NDArray[Any]:
         if path.suffix == ".npy":
             array: npt.NDArray[Any] = np.load(path, allow_pickle=False)
         elif path.suffix == ".csv":
-            array = _plain(np.loadtxt(path, delimiter=",", dtype=np.str_, ndmin=1))
+            array = _numbers_if_possible(np.loadtxt(path, delimiter=",", dtype=np.str_, ndmin=1))
         else:
             array = np.asarray(json.loads(path.read_text(encoding="utf-8")))
         if array.dtype.kind not in "biufU":
@@ -44,18 +44,8 @@ def read_array(path: str | Path) -> npt.NDArray[Any]:
     return array
 
 
-def _plain(texts: npt.NDArray[np.str_]) -> npt.NDArray[Any]:
-    """Whole numbers where all are, else numbers where all are, else texts."""
-    for kind in (np.int64, np.float64):
-        try:
-            return texts.astype(kind)
-        except ValueError:
-            continue
-    return texts
-
-
 def write_array(path: str | Path, array: npt.NDArray[Any]) -> None:
-    """Write an array of one or two dimensions, in the form that the ending names. Floats keep every digit.
+    """Write an array of one or two dimensions in the format that the suffix names. Floats keep every digit.
 
     Examples
     --------
@@ -78,17 +68,36 @@ def write_array(path: str | Path, array: npt.NDArray[Any]) -> None:
 
 
 def check_kind(path: str | Path) -> Path:
-    """A path that ends as one of these files does, or a ValueError."""
+    """A path with the suffix of a file that this module reads."""
     if Path(path).suffix not in KINDS:
         raise ValueError(f"{path}: the file must end in {', '.join(KINDS)}")
     return Path(path)
 
 
+def read_npz(
+    path: str | os.PathLike[str], *, names: Collection[str] | None = None, what: str = "an npz file of plain arrays"
+) -> dict[str, npt.NDArray[Any]]:
+    """Read the arrays of an npz file: all of them, or those of `names` that it holds.
+
+    Examples
+    --------
+    >>> np.savez("data.npz", x=np.arange(3), y=np.ones(2))
+    >>> read_npz("data.npz", names=["x"])
+    {'x': array([0, 1, 2])}
+    """
+    with open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files if names is None or name in names}
+        except Exception as error:  # zipfile and the npy reader raise a dozen kinds of error for damaged bytes
+            raise ValueError(f"{path} must be {what}, got one that cannot be read: {error}") from error
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file to write in the place of another: the new content appears whole, or not at all.
+    """Open a file that takes the place of another: the new content appears whole, or not at all.
 
-    The content goes to a temporary file beside the target, reaches the disk, and takes the target's name in one step.
+    The content goes to a temporary file in the same folder, is flushed to disk, and then takes the name of the target.
 
     Examples
     --------
@@ -107,3 +116,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Flush the content of a file, or the entries of a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _numbers_if_possible(texts: npt.NDArray[np.str_]) -> npt.NDArray[Any]:
+    """Whole numbers if all texts are, else numbers if all are, else the texts."""
+    for kind in (np.int64, np.float64):
+        try:
+            return texts.astype(kind)
+        except ValueError:
+            continue
+    return texts

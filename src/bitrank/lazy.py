@@ -1,8 +1,4 @@
-"""Names that a package offers and imports when they are first asked for: scikit-learn alone takes a second to load.
-
-So the command line, the service and whoever only searches start at once. A package calls `attach` and imports the same
-names for type checkers.
-"""
+"""Imports on first use: names of packages, since scikit-learn alone takes a second to load, and modules of extras."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any
 
 
 def attach(package: str, homes: dict[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package: the names by the modules in it that define them.
+    """`__getattr__` and `__dir__` of a package, from its names by the modules in it that define them.
 
     Examples
     --------
@@ -31,8 +27,8 @@ def attach(package: str, homes: dict[str, tuple[str, ...]]) -> tuple[Callable[[s
 
 
 def import_extra(module: str, extra: str) -> Any:
-    """A module that an extra installs, or an error that says how to install it."""
+    """Import a module that an extra installs, or raise an error that says how to install it."""
     try:
         return import_module(module)
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"this needs {module}: pip install 'bitrank[{extra}]'") from None
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"this needs {error.name or module}: pip install 'bitrank[{extra}]'") from None

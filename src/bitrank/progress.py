@@ -1,7 +1,4 @@
-"""A progress bar for long work: on a terminal, and silent elsewhere.
-
-The rooms that loop for seconds wrap their loops in it; it writes to standard error and knows nothing of them.
-"""
+"""A progress bar for long loops, on a terminal and silent elsewhere. It writes to standard error."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ WIDTH = 30
 
 
 def progress(iterable: Iterable[T], total: int | None = None, label: str = "") -> Iterator[T]:
-    """Pass on the items of an iterable, and show how many have been.
+    """Yield the items of an iterable and show how many are done.
 
     Parameters
     ----------
     iterable : iterable
     total : int, optional
-        Number of items; its length by default, if it has one.
+        Number of items; the length of the iterable by default, if it has one.
     label : str
-        What is being done.
+        Name of the work, shown before the bar.
 
     Examples
     --------

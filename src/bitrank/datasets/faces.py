@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.datasets.files import Forms, check_labels, data_folder, read_npz
+from bitrank.datasets.files import Forms, check_class_numbers, data_folder, read_arrays
+from bitrank.lazy import import_extra
 
 SIDE = 64
 FILE = "ytf_subset_gray64.npz"
@@ -114,8 +115,8 @@ def youtube_faces(folder: str | os.PathLike[str] | None = None, *, frames_per_vi
 
 
 def _from_file(path: Path, frames_per_video: int | None) -> Faces:
-    arrays = read_npz(path, _FORMS)
-    check_labels(path, arrays["person"], len(arrays["names"]))
+    arrays = read_arrays(path, _FORMS)
+    check_class_numbers(path, arrays["person"], len(arrays["names"]))
     rows = _thin(arrays["video"], frames_per_video)
     labels, videos, frames = (arrays[name][rows].astype(np.int32) for name in ("person", "video", "frame"))
     return Faces(arrays["x"][rows], labels, videos, frames, arrays["names"])
@@ -172,10 +173,7 @@ def _read_list(path: Path) -> Iterator[_Face]:
 
 
 def _cut(face: _Face) -> npt.NDArray[np.uint8]:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("youtube_faces needs Pillow for images: pip install 'bitrank[images]'") from error
+    Image = import_extra("PIL.Image", "images")
     try:
         with Image.open(face.path) as opened:
             frame = opened.convert("L")

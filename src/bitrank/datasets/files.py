@@ -1,7 +1,4 @@
-"""The folder of data sets and the npz files in it.
-
-Every set but the embedded digits is read through here; nothing is ever unpickled.
-"""
+"""The folder of data sets and the npz files in it. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.files import replacing
+from bitrank.files import read_npz, replacing
 
 Arrays = dict[str, npt.NDArray[Any]]
-# Of each array, the kind of its numbers and its shape; a side of any length has a name, and is as long wherever named.
+# Kind of numbers and shape per array; sides of the same name have the same length.
 Forms = Mapping[str, tuple[type[np.generic], tuple[int | str, ...]]]
 
 
@@ -25,16 +22,9 @@ def data_folder() -> Path:
     return Path(os.environ.get("BITRANK_DATA") or "~/.cache/bitrank").expanduser()
 
 
-def read_npz(path: Path, forms: Forms) -> Arrays:
-    """Read these arrays of a file, or say in a ValueError what is wrong with it."""
-    with open(path, "rb") as file:
-        try:
-            with np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in forms if name in archive.files}
-        except Exception as error:  # zipfile and the npy reader raise a dozen kinds of error over damaged bytes
-            raise ValueError(
-                f"{path} must be an npz file of plain arrays, got one that cannot be read: {error}"
-            ) from error
+def read_arrays(path: Path, forms: Forms) -> Arrays:
+    """Read the arrays of a data set, or raise a ValueError that says what is wrong with the file."""
+    arrays = read_npz(path, names=forms.keys())
     missing = [name for name in forms if name not in arrays]
     if missing:
         raise ValueError(f"{path} must hold {', '.join(forms)}, got none named {', '.join(missing)}")
@@ -53,14 +43,14 @@ def read_npz(path: Path, forms: Forms) -> Arrays:
     return arrays
 
 
-def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write a file whole or not at all."""
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write the arrays of a data set, whole or not at all."""
     with replacing(path) as file:
         np.savez(file, **arrays)
 
 
-def check_labels(path: Path, labels: npt.NDArray[Any], n_classes: int) -> None:
-    """Labels are row numbers of the class names, or a ValueError."""
+def check_class_numbers(path: Path, labels: npt.NDArray[Any], n_classes: int) -> None:
+    """Refuse labels that are not row numbers of the class names."""
     if labels.size and not 0 <= int(labels.min()) <= int(labels.max()) < n_classes:
         raise ValueError(
             f"{path} must hold labels from 0 to {n_classes - 1}, one for each class name, "

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.datasets.files import Forms, check_labels, data_folder, read_npz
+from bitrank.datasets.files import Forms, check_class_numbers, data_folder, read_arrays
 
 FILE = "banking77_minilm.npz"
 
@@ -67,9 +67,9 @@ def banking77() -> Intents:
             f"there as x_train and x_test, the labels as y_train and y_test, and class_names; the environment "
             f"variable BITRANK_DATA names the folder"
         )
-    arrays = read_npz(path, _FORMS)
+    arrays = read_arrays(path, _FORMS)
     labels = np.concatenate([arrays["y_train"], arrays["y_test"]])
-    check_labels(path, labels, len(arrays["class_names"]))
+    check_class_numbers(path, labels, len(arrays["class_names"]))
     vectors = np.concatenate([arrays["x_train"], arrays["x_test"]], dtype=np.float32)
     if not np.isfinite(vectors).all():
         raise ValueError(f"{path} must hold finite vectors, got others")

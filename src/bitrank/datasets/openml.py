@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.datasets.embedded import Digits
-from bitrank.datasets.files import Arrays, Forms, data_folder, read_npz, write_npz
+from bitrank.datasets.files import Arrays, Forms, data_folder, read_arrays, write_arrays
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -153,13 +153,13 @@ def cifar10() -> Pictures:
 def _load(source: Source) -> tuple[Bytes, Bytes]:
     path = data_folder() / source.file
     if path.exists():
-        arrays = read_npz(path, source.forms)
+        arrays = read_arrays(path, source.forms)
         _check_bytes(source, arrays, f"{path} (delete it to download it again)")
     else:
         origin = f"OpenML's data set {source.data_id}"
         arrays = _arrays(source, *_download(source, path), origin)
         _check_bytes(source, arrays, origin)
-        write_npz(path, arrays | {"class_names": np.array(source.class_names)})
+        write_arrays(path, arrays | {"class_names": np.array(source.class_names)})
     images = np.concatenate([arrays["x_train"], arrays["x_test"]])
     return images, np.concatenate([arrays["y_train"], arrays["y_test"]])
 

@@ -1,19 +1,15 @@
-"""The file of a fitted hasher: a plain npz of its class name, parameters and learned arrays.
-
-Beside the path of data: `Hasher.save` writes it, `load_hasher` reads it, and nothing is ever unpickled.
-"""
+"""The file of a fitted hasher: a plain npz of its class name, parameters and learned arrays. Nothing is unpickled."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import pathlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitrank.files import replacing
+from bitrank.archives import plain_param
+from bitrank.files import read_npz, replacing
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
@@ -24,26 +20,18 @@ VERSION = 1
 
 def write(hasher: Hasher, path: str | os.PathLike[str]) -> None:
     """Write a fitted hasher at exactly this path, whole or not at all."""
-    params = {name: _plain(name, value) for name, value in hasher.get_params(deep=False).items()}
+    params = {name: plain_param(name, value) for name, value in hasher.get_params(deep=False).items()}
     entries = {name: getattr(hasher, name) for name in hasher._learned}
     if hasattr(hasher, "feature_names_in_"):
         entries["feature_names_in_"] = hasher.feature_names_in_.astype(str)
-    content = io.BytesIO()
-    np.savez(
-        content, format=FORMAT, version=VERSION, hasher=type(hasher).__name__, params=json.dumps(params), **entries
-    )
+    name = type(hasher).__name__
     with replacing(path) as file:
-        file.write(content.getbuffer())
+        np.savez(file, format=FORMAT, version=VERSION, hasher=name, params=json.dumps(params), **entries)
 
 
 def read(path: str | os.PathLike[str], classes: tuple[type[Hasher], ...]) -> Hasher:
-    """Read a hasher of one of these classes, or say in a ValueError what is wrong with the file."""
-    content = pathlib.Path(path).read_bytes()
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            entries = {name: archive[name] for name in archive.files}
-    except Exception as error:  # zipfile and the npy reader raise a dozen kinds of error over damaged bytes
-        raise ValueError(f"{path} must be a file written by save, got one that cannot be read: {error}") from error
+    """Read a hasher of one of these classes, or raise a ValueError that says what is wrong with the file."""
+    entries = read_npz(path, what="a file written by save")
     try:
         return _build(entries, classes)
     except ValueError as error:
@@ -89,9 +77,3 @@ def _floats(name: str, entries: dict[str, Any]) -> Any:
     if not np.isfinite(array).all():
         raise ValueError(f"expected finite values in {name}, got others")
     return array.astype(np.float64)
-
-
-def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if name == "random_state" and not isinstance(value, int) else value

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.arrow import binary_of, matrix_of
+from bitrank.files import replacing
 from bitrank.index.index import Index
 from bitrank.lazy import import_extra
 from bitrank.vocabulary import Codes, Ids
@@ -85,7 +86,8 @@ def to_npy(index: Index, path: Path) -> None:
     array([[128],
            [ 64]], dtype=uint8)
     """
-    np.save(path, _by_id(index)[0], allow_pickle=False)
+    with replacing(path) as file:
+        np.save(file, _by_id(index)[0], allow_pickle=False)
 
 
 def from_faiss(source: Any, *, weights: npt.ArrayLike | None = None) -> Index:
@@ -177,7 +179,8 @@ def to_parquet(index: Index, path: Path, column: str = "code", id_column: str = 
     arrow = import_extra("pyarrow", "parquet")
     codes, ids = _by_id(index)
     table = arrow.table({id_column: ids, column: binary_of(codes)})
-    import_extra("pyarrow.parquet", "parquet").write_table(table, path)
+    with replacing(path) as file:
+        import_extra("pyarrow.parquet", "parquet").write_table(table, file)
 
 
 def _by_id(index: Index) -> tuple[Codes, Ids]:

@@ -1,7 +1,7 @@
 """An index on disk: a folder of plain arrays, and a meta.json that names them with their sizes and checksums.
 
-`Index.save` and `Index.load` call it. A save writes new files under new names and then replaces meta.json, in one
-step, so that a crash at any moment leaves either the old index or the new one.
+A save writes new files under new names and then replaces meta.json in one step, so a crash at any moment leaves either
+the old index or the new one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.checks import n_threads
+from bitrank.files import replacing, sync
 from bitrank.index.segments import Segment
 from bitrank.index.snapshot import Snapshot
 from bitrank.vocabulary import Weights
@@ -38,7 +39,8 @@ DTYPES = {
     "order": "<u2",
     "weights": "<f4",
 }
-OURS = re.compile(r"[0-9a-f]{16}-[a-z0-9_-]+\.npy|meta\.json\.[0-9a-f]{16}")
+# Names of the files of an index, including those that a crash leaves behind.
+FILES = re.compile(r"[0-9a-f]{16}-[a-z0-9_-]+\.npy|meta\.json\.[0-9a-f]{16}|\.meta\.json\.[0-9a-f]{16}\.tmp")
 
 
 class IndexFormatError(ValueError):
@@ -46,11 +48,11 @@ class IndexFormatError(ValueError):
 
 
 def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | None) -> None:
-    """Write rows and weights to a folder, in place of an index that is there."""
+    """Write a snapshot and weights to a folder, in place of an older index."""
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"path must be a folder for the index, got the file {folder}")
-    foreign = [f.name for f in folder.glob("*") if f.name != META and not OURS.fullmatch(f.name)]
+    foreign = [f.name for f in folder.glob("*") if f.name != META and not FILES.fullmatch(f.name)]
     if foreign:
         raise ValueError(f"path must be an index or an empty folder, got {folder} with {foreign[0]}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +62,7 @@ def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | No
         arrays["weights"] = weights
     for number, segment in enumerate(snapshot.segments):
         arrays |= {f"{name}-{number}": a for name, a in segment._asdict().items() if a is not None}
-    with _alone(folder):
+    with _locked(folder):
         try:
             files = {name: _write_array(folder, f"{token}-{name}.npy", array) for name, array in arrays.items()}
             meta = {
@@ -71,33 +73,31 @@ def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | No
                 "n_segments": len(snapshot.segments),
                 "files": files,
             }
-            temporary = folder / f"{META}.{token}"
-            temporary.write_text(json.dumps(meta | {"checksum": _meta_checksum(meta)}, indent=1))
-            _sync(temporary)
-            temporary.replace(folder / META)
+            with replacing(folder / META) as file:
+                file.write(json.dumps(meta | {"checksum": _meta_checksum(meta)}, indent=1).encode())
         except BaseException:
             _remove(file for file in folder.iterdir() if token in file.name)
             raise
-        _sync(folder)
+        sync(folder)
         _remove(file for file in folder.iterdir() if file.name != META and token not in file.name)
 
 
 def load(path: str | os.PathLike[str], mmap: bool) -> tuple[Snapshot, Weights | None]:
-    """Rows and weights of a folder, every byte of it checked."""
+    """Read a snapshot and weights from a folder, and check every byte."""
     folder = Path(path)
     meta = read_meta(folder)
     while True:
         try:
             return _load(folder, meta, mmap)
         except _VanishedError:
-            # Another process saved after we read meta.json: read what it names now. If it did not, a file is missing.
+            # Another process has saved since meta.json was read, or a file is missing.
             before, meta = meta, read_meta(folder)
             if meta == before:
                 raise
 
 
 def read_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What meta.json says, checked."""
+    """Read and check meta.json."""
     file = Path(path) / META
     try:
         meta = json.loads(file.read_bytes())
@@ -115,7 +115,7 @@ def read_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 class _VanishedError(IndexFormatError):
-    """A file that meta.json names is not there."""
+    """A file that meta.json names does not exist."""
 
 
 def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Snapshot, Weights | None]:
@@ -156,7 +156,7 @@ def _write_array(folder: Path, name: str, array: npt.NDArray[Any]) -> dict[str, 
     file = folder / name
     kind = name.removesuffix(".npy").split("-")[1]
     np.save(file, np.ascontiguousarray(array, DTYPES[kind]), allow_pickle=False)
-    _sync(file)
+    sync(file)
     return {
         "name": name,
         "size": file.stat().st_size,
@@ -169,15 +169,6 @@ def _meta_checksum(meta: dict[str, Any]) -> str:
     return f"{_kernel.checksum(np.frombuffer(text, np.uint8)):016x}"
 
 
-def _sync(file: Path) -> None:
-    """A file's content, or a folder's entries, reach the disk."""
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _remove(files: Iterator[Path]) -> None:
     for file in list(files):
         with contextlib.suppress(OSError):
@@ -185,8 +176,8 @@ def _remove(files: Iterator[Path]) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One writer a folder; the lock goes with the process that held it."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder for one writer; the lock ends with its process."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
