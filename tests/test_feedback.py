@@ -1,4 +1,4 @@
-"""Learning from clicks, room by room: pages, exploration, the graph, the gate and the learner."""
+"""Learning from clicks: pages, exploration, the click graph, the click gate, the learner and its replay."""
 
 import json
 from collections import Counter
@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitrank import ITQ
-from bitrank.codes import distances, hamming, pack, weighted_hamming
+from bitrank.codes import distances, hamming, pack, signs, weighted_hamming
 from bitrank.datasets import digits
 from bitrank.feedback import ClickGraph, ClickLearner, Page, estimate_propensities, explore, replay
+from bitrank.feedback.click_gate import MIN_PAGES, decide, evidence_from
 from bitrank.feedback.exploration import draw_far
-from bitrank.feedback.held_out import LEAST_PAGES, decide, hear
 from bitrank.feedback.simulation import SimulatedUsers
 from bitrank.metrics import average_precision, precision_at
 
@@ -34,19 +34,29 @@ def random_codes(n, n_bits, seed=0):
         ({"clicked": [1, 0]}, "clicked must be 2 booleans"),
         ({"clicked": [True]}, "clicked must be 2 booleans"),
         ({"explored": [True]}, "explored must be 2 booleans"),
-        ({"query_code": np.uint8([1, 2])}, "query_code must be one code of 1 bytes"),
+        ({"query": np.uint8([1, 2])}, "query must be one code of 1 bytes"),
+        ({"query": np.ones(9)}, "query of reals must be one vector of 1 to 8 values, got shape \\(1, 9\\)"),
+        ({"query": np.ones((2, 8))}, "query of reals must be one vector"),
+        ({"query": np.array([1.0, np.nan])}, "query of reals must be finite in float32"),
+        ({"query": np.array([1.0, 1e39])}, "query of reals must be finite in float32"),
+        ({"query": np.array([1, 2])}, "query must be a packed uint8 matrix"),
         ({"shown_codes": np.float32([[1], [2]])}, "shown_codes must be a packed uint8 matrix"),
-        ({"magnitudes": [1.0, -1.0]}, "magnitudes must be finite and not negative"),
     ],
 )
-def test_a_page_that_is_none_is_refused(arguments, message):
-    page = {"query_code": np.uint8([1]), "shown_codes": np.uint8([[1], [2]]), "clicked": [True, False], **arguments}
+def test_a_malformed_page_is_refused(arguments, message):
+    page = {"query": np.uint8([1]), "shown_codes": np.uint8([[1], [2]]), "clicked": [True, False], **arguments}
     with pytest.raises(ValueError, match=message):
         Page(**page)
 
 
-def test_propensities_are_found_from_explored_clicks():
-    """Two in three explored items are relevant; those at the top of pages, which always are, must not matter."""
+def test_a_query_of_reals_is_a_code_and_magnitudes():
+    page = Page(np.array([[0.5, -2.0, 0.0, 1.0]]), np.uint8([[16]]), [True])
+    np.testing.assert_array_equal(page.query, np.float32([0.5, -2, 0, 1]))
+    np.testing.assert_array_equal(page.query_code, pack([[1, 0, 0, 1]])[0])
+
+
+def test_propensities_are_estimated_from_explored_clicks():
+    """Two in three explored items are relevant; the best results, which always are, must not count."""
     rng, shown = np.random.default_rng(0), np.zeros((10, 1), np.uint8)
     truth = 1 / np.log2(np.arange(10) + 2)
     pages = []
@@ -60,7 +70,7 @@ def test_propensities_are_found_from_explored_clicks():
     assert (np.diff(found) <= 0).all()
 
 
-def test_propensities_without_exploration_are_even_and_never_tiny():
+def test_propensities_are_uniform_without_exploration_and_bounded_below():
     shown = np.zeros((3, 1), np.uint8)
     np.testing.assert_array_equal(estimate_propensities([Page(shown[0], shown, np.ones(3, bool))], 3), np.ones(3))
     first_only = [Page(shown[0], shown, np.arange(3) == 0, np.ones(3, bool))] * 10_000
@@ -74,7 +84,7 @@ def test_propensities_without_exploration_are_even_and_never_tiny():
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 30), st.integers(0, 20), st.integers(0, 8), st.integers(0, 2**31))
-def test_a_page_holds_the_results_in_order_and_new_items(n_bits, n_top, n_slots, seed):
+def test_explored_items_join_the_results_in_order(n_bits, n_top, n_slots, seed):
     sample = random_codes(200, n_bits, seed)
     mixed = explore(sample[0], sample[:n_top], sample, n_slots, np.random.default_rng(seed))
     np.testing.assert_array_equal(mixed.rows[~mixed.explored], np.arange(n_top))
@@ -86,7 +96,7 @@ def test_a_page_holds_the_results_in_order_and_new_items(n_bits, n_top, n_slots,
         assert len(far) == n_slots
 
 
-def test_nothing_to_explore_leaves_the_results():
+def test_results_stay_where_nothing_can_be_explored():
     codes = np.zeros((5, 1), np.uint8)
     for sample in (codes, codes[:0]):
         mixed = explore(codes[0], codes[:2], sample, 4, np.random.default_rng(0))
@@ -113,14 +123,14 @@ def test_ranks_are_drawn_log_uniformly_and_ties_evenly():
     assert tied.min() > 0.2 * tied.mean()
 
 
-def test_explored_places_are_even():
+def test_explored_places_are_uniform():
     sample = random_codes(300, 32)
     rng = np.random.default_rng(0)
     places = sum(explore(sample[0], sample[1:17], sample, 4, rng).explored.astype(int) for _ in range(2000))
     np.testing.assert_allclose(places / 2000, 0.2, atol=0.04)
 
 
-# The graph
+# The click graph
 
 
 def page_of(codes, query, clicked, skipped=()):
@@ -128,8 +138,8 @@ def page_of(codes, query, clicked, skipped=()):
     return Page(codes[query], codes[shown], np.arange(len(shown)) < len(clicked))
 
 
-def test_walks_visit_pages_as_a_markov_chain_does():
-    """Against powers of the transition matrix: item to a page that holds it, page to one of its members."""
+def test_walks_follow_a_markov_chain():
+    """Compare with powers of the transition matrix: item to a page that holds it, page to one of its members."""
     codes = random_codes(7, 24)
     pages = [(0, [1, 2]), (2, [3]), (3, [4, 5, 0]), (6, [5])]
     propensities = np.array([1.0, 0.5, 0.25])
@@ -154,7 +164,7 @@ def test_walks_visit_pages_as_a_markov_chain_does():
     np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), atol=0.01)
 
 
-def test_skipped_items_are_drawn_as_often_as_they_were_seen():
+def test_skipped_items_are_drawn_by_their_propensity():
     codes = random_codes(5, 24)
     graph = ClickGraph(3, skipped=1.0)
     graph.add(page_of(codes, 0, [1], [2, 3]), np.array([1.0, 0.8, 0.2]))
@@ -183,88 +193,101 @@ def test_a_page_without_a_click_says_nothing():
     assert len(graph.draw(10, codes).queries) == 0
 
 
-def test_magnitudes_go_with_their_query_alone():
+def test_reals_stand_for_their_query_and_items_for_signs():
     codes = random_codes(4, 24)
-    values = np.random.default_rng(0).random(24).astype(np.float32)
+    reals = np.random.default_rng(0).normal(size=24).astype(np.float32)
+    page = Page(reals, codes[1:], np.array([True, True, False]))
     graph = ClickGraph(3, n_hops=1, skipped=0.3)
-    graph.add(Page(codes[0], codes[1:], np.array([True, True, False]), magnitudes=values), ONES)
-    drawn = graph.draw(500, codes)
-    for query, row in zip(drawn.queries, drawn.magnitudes, strict=True):
-        np.testing.assert_array_equal(row, values if (query == codes[0]).all() else np.ones(24))
+    graph.add(page, ONES)
+    expected = {page.query_code.tobytes(): reals}
+    expected |= {code.tobytes(): row for code, row in zip(codes, signs(codes, 24), strict=True)}
+    queries = graph.draw(500, codes).queries
+    assert len(np.unique(queries, axis=0)) == 3
+    for query in queries:
+        np.testing.assert_array_equal(query, expected[np.packbits(query > 0).tobytes()])
 
 
-# The gate
+# The click gate
 
 
 def digits_users(itq_digits, **options):
     return SimulatedUsers(itq_digits.codes, itq_digits.y, random_state=0, **options)
 
 
-def heard(users, codes, n, weights=None, seed=0):
-    """What n pages have to say: those with explored clicks."""
+def evidence_of(users, codes, n, weights=None, seed=0):
+    """Collect the evidence of n pages; those without explored clicks have none."""
     random = np.random.default_rng(seed)
-    witnesses = [hear(users.page(weights), codes, random) for _ in range(n)]
-    return [witness for witness in witnesses if witness is not None]
+    collected = [evidence_from(users.page(weights), codes, random) for _ in range(n)]
+    return [evidence for evidence in collected if evidence is not None]
 
 
-def figures_of(witnesses, weights):
-    return np.array([witness.figure(weights) for witness in witnesses])
+def win_rates(pages, weights):
+    return np.array([evidence.win_rate(weights) for evidence in pages])
 
 
-def test_figures_equal_those_counted_one_by_one(itq_digits):
+@pytest.fixture(scope="module")
+def evidence(itq_digits):
+    """The evidence of 800 pages; a third of them has explored clicks."""
+    return evidence_of(digits_users(itq_digits), itq_digits.codes, 800)
+
+
+def test_win_rates_equal_those_counted_one_by_one(evidence):
     weights = np.random.default_rng(3).random(32).astype(np.float32)
-    witnesses = heard(digits_users(itq_digits), itq_digits.codes, 40)
-    assert len(witnesses) > 5
-    for witness in witnesses:
+    for page in evidence[:15]:
         scores = []
-        for looker in witness.lookers:
-            for item in witness.clicked:
-                near = weighted_hamming(looker[None], item[None], weights)[0, 0]
-                far = weighted_hamming(looker[None], witness.drawn, weights)[0]
+        for anchor in page.anchors:
+            for item in page.clicked:
+                near = weighted_hamming(anchor[None], item[None], weights)[0, 0]
+                far = weighted_hamming(anchor[None], page.drawn, weights)[0]
                 scores.append(np.mean(np.where(far > near, 1.0, np.where(far == near, 0.5, 0.0))))
-        assert witness.figure(weights) == pytest.approx(np.mean(scores))
-        assert witness.figure(None) == witness.figure(np.ones(32, np.float32))
+        assert page.win_rate(weights) == pytest.approx(np.mean(scores))
+        assert page.win_rate(None) == page.win_rate(np.ones(32, np.float32))
 
 
-def test_magnitudes_count_for_the_query_and_not_for_the_others(itq_digits):
-    values, weights = np.random.default_rng(0).random((2, 32)).astype(np.float32)
-    for witness in heard(digits_users(itq_digits), itq_digits.codes, 20):
-        floating, n = witness._replace(magnitudes=values), len(witness.lookers)
-        query = witness._replace(lookers=witness.lookers[:1]).figure(weights * values)
-        others = witness._replace(lookers=witness.lookers[1:]).figure(weights) if n > 1 else 0.0
-        assert floating.figure(weights) == pytest.approx((query + (n - 1) * others) / n)
+def test_magnitudes_of_a_query_do_not_weigh_the_other_anchors(evidence):
+    magnitudes, weights = np.random.default_rng(0).random((2, 32)).astype(np.float32)
+    for page in evidence[:8]:
+        anchors, n = signs(page.anchors, 32), len(page.anchors)
+        anchors[0] *= magnitudes
+        query = page._replace(anchors=page.anchors[:1]).win_rate(weights * magnitudes)
+        others = page._replace(anchors=page.anchors[1:]).win_rate(weights) if n > 1 else 0.0
+        assert page._replace(anchors=anchors).win_rate(weights) == pytest.approx((query + (n - 1) * others) / n)
 
 
-def test_only_explored_clicks_speak():
+def test_only_explored_clicks_are_evidence():
     codes, random = random_codes(100, 32), np.random.default_rng(0)
     clicked, explored = np.arange(20) < 5, np.arange(20) >= 16
-    assert hear(Page(codes[0], codes[1:21], clicked, explored), codes, random) is None
-    witness = hear(Page(codes[0], codes[1:21], clicked, explored[::-1]), codes, random)
-    np.testing.assert_array_equal(witness.clicked, codes[1:5])
-    np.testing.assert_array_equal(witness.lookers, codes[[0, 5]])
-    assert hear(Page(codes[0], codes[1:21], clicked, explored[::-1]), codes[:1], random) is None
+    assert evidence_from(Page(codes[0], codes[1:21], clicked, explored), codes, random) is None
+    evidence = evidence_from(Page(codes[0], codes[1:21], clicked, explored[::-1]), codes, random)
+    np.testing.assert_array_equal(evidence.clicked, codes[1:5])
+    np.testing.assert_array_equal(evidence.anchors, codes[[0, 5]])
+    assert evidence_from(Page(codes[0], codes[1:21], clicked, explored[::-1]), codes[:1], random) is None
+    reals = np.random.default_rng(1).normal(size=32).astype(np.float32)
+    evidence = evidence_from(Page(reals, codes[1:21], clicked, explored[::-1]), codes, random)
+    np.testing.assert_array_equal(evidence.anchors, [reals, signs(codes[[5]], 32)[0]])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_clicks_at_random_give_one_half_under_any_weights(itq_digits, seed):
-    """Also when a version other than Hamming ranked the pages."""
+@pytest.mark.parametrize(
+    ("seed", "n"), [(0, 400), *(pytest.param(seed, 1500, marks=pytest.mark.slow) for seed in range(3))]
+)
+def test_random_clicks_win_half_the_comparisons_under_any_weights(itq_digits, seed, n):
+    """Also where a version other than Hamming ranked the pages."""
     ranked_by, weights = np.random.default_rng(seed).lognormal(size=(2, 32)).astype(np.float32)
     users = SimulatedUsers(itq_digits.codes, itq_digits.y, at_random=1.0, random_state=seed)
-    witnesses = heard(users, itq_digits.codes, 1500, ranked_by, seed)
+    evidence = evidence_of(users, itq_digits.codes, n, ranked_by, seed)
     for judged in (None, ranked_by, weights):
-        figures = figures_of(witnesses, judged)
-        assert abs(figures.mean() - 0.5) < 3.5 * figures.std() / np.sqrt(len(figures))
+        rates = win_rates(evidence, judged)
+        assert abs(rates.mean() - 0.5) < 3.5 * rates.std() / np.sqrt(len(rates))
 
 
-def test_the_gate_wants_pages_and_more_of_them_at_every_look(itq_digits):
-    users, ones = digits_users(itq_digits), np.ones(32, np.float32)
-    witnesses = heard(users, itq_digits.codes, 250)
-    evidence = figures_of(witnesses, None)
-    few = decide(witnesses[: LEAST_PAGES - 1], evidence, ones, None, 1)
+def test_the_gate_needs_pages_and_stronger_evidence_at_every_look(evidence):
+    ones, evidence = np.ones(32, np.float32), evidence[:80]
+    hamming_rates = win_rates(evidence, None)
+    few = decide(evidence[: MIN_PAGES - 1], hamming_rates, ones, None, 1)
     assert not few.activate
     assert few.candidate is None
-    assert f"of the {LEAST_PAGES} pages" in few.reason
-    answers = [decide(witnesses, evidence, ones, None, n_looks) for n_looks in (1, 10, 10**3, 10**30)]
+    assert f"of the {MIN_PAGES} pages" in few.reason
+    answers = [decide(evidence, hamming_rates, ones, None, n_looks) for n_looks in (1, 10, 10**3, 10**30)]
     passed = [answer.activate for answer in answers]
     assert passed[0]
     assert passed == sorted(passed, reverse=True)
@@ -272,17 +295,16 @@ def test_the_gate_wants_pages_and_more_of_them_at_every_look(itq_digits):
     assert "clicks at random" in answers[-1].reason
 
 
-def test_the_gate_keeps_what_is_worse_and_raises_the_alarm(itq_digits):
-    """A few bits at random rank worse than all of them."""
-    witnesses = heard(digits_users(itq_digits), itq_digits.codes, 800)
-    evidence, ones = figures_of(witnesses, None), np.ones(32, np.float32)
+def test_the_gate_refuses_worse_weights_and_raises_the_alarm(evidence):
+    """A few random bits rank worse than all of them."""
+    hamming_rates, ones = win_rates(evidence, None), np.ones(32, np.float32)
     bad = (np.random.default_rng(0).random(32) < 0.15).astype(np.float32)
-    kept = decide(witnesses, evidence, bad, None, 1)
+    kept = decide(evidence, hamming_rates, bad, None, 1)
     assert not kept.activate
     assert "worse than active" in kept.reason
     assert not kept.alarm
     assert kept.candidate < kept.hamming == kept.active
-    alarmed = decide(witnesses, evidence, ones, bad, 1)
+    alarmed = decide(evidence, hamming_rates, ones, bad, 1)
     assert alarmed.alarm
     assert alarmed.activate
     assert alarmed.active < alarmed.hamming == alarmed.candidate
@@ -311,9 +333,10 @@ def collection():
     return SimpleNamespace(codes=codes, y=labels[there], gains=gains)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at_random", "n_pages"), [(0.0, 1000), (0.3, 500), (1.0, 500)])
 def test_what_clicks_must_reach(collection, at_random, n_pages):
-    """After 1000 honest pages; and with poisoned ones the active version never falls behind Hamming."""
+    """Honest pages raise MAP; with random clicks the active version never falls behind Hamming."""
     users = SimulatedUsers(collection.codes, collection.y, at_random=at_random, random_state=0)
     learner, versions = ClickLearner(collection.codes, random_state=0), [None]
     for _ in range(n_pages):
@@ -331,7 +354,7 @@ def test_what_clicks_must_reach(collection, at_random, n_pages):
 
 def test_the_same_pages_and_seed_give_the_same_candidate(itq_digits):
     users = digits_users(itq_digits)
-    pages = [users.page() for _ in range(60)]
+    pages = [users.page() for _ in range(30)]
     learners = [ClickLearner(itq_digits.codes, random_state=seed) for seed in (5, 5, 6)]
     for learner in learners:
         for page in pages:
@@ -340,6 +363,21 @@ def test_the_same_pages_and_seed_give_the_same_candidate(itq_digits):
     np.testing.assert_array_equal(first, second)
     assert (first != other).any()
     assert json.dumps(first.tolist())
+
+
+def test_honest_pages_pass_the_gate_and_random_clicks_do_not(itq_digits):
+    """The small case of the above: most of each page explores, so that 200 pages are enough."""
+    for at_random in (0.0, 1.0):
+        users = digits_users(itq_digits, n_explored=14, noise=0.0, at_random=at_random)
+        learner, active = ClickLearner(itq_digits.codes, random_state=0), None
+        for _ in range(200):
+            learner.learn(users.page(active))
+            if learner.due and learner.decide(active).activate:
+                active = learner.weights
+        assert (active is None) == (at_random == 1)
+        assert learner.n_looks > 2
+        if active is not None:
+            assert (np.subtract(itq_digits.figures(active), itq_digits.figures()) > [0, -0.002]).all()
 
 
 def test_the_candidate_follows_at_once_but_for_held_out_pages(itq_digits):
@@ -354,7 +392,7 @@ def test_the_candidate_follows_at_once_but_for_held_out_pages(itq_digits):
     assert learner.n_pages == 12
 
 
-def test_it_starts_from_the_weights_that_are_given(itq_digits):
+def test_it_starts_from_given_weights(itq_digits):
     given = np.random.default_rng(0).random(32)
     learner = ClickLearner(itq_digits.codes, weights=given, random_state=0)
     np.testing.assert_allclose(learner.weights, given / given.mean(), rtol=1e-6)
@@ -370,8 +408,8 @@ def test_a_page_of_other_codes_is_refused_and_changes_nothing(itq_digits):
     with pytest.raises(ValueError, match="shown_codes of 32 bits must be 4 bytes wide, got 8"):
         learner.learn(Page(codes[0], codes[1:], np.arange(20) == 0))
     narrow = itq_digits.codes[:21]
-    with pytest.raises(ValueError, match="magnitudes must hold 32 values"):
-        learner.learn(Page(narrow[0], narrow[1:], np.arange(20) == 0, magnitudes=np.ones(31)))
+    with pytest.raises(ValueError, match="query must hold 32 values, one per bit, got 31"):
+        learner.learn(Page(np.ones(31), narrow[1:], np.arange(20) == 0))
     assert learner.n_pages == 0
     np.testing.assert_array_equal(learner.weights, np.ones(32, np.float32))
 
@@ -385,13 +423,13 @@ def test_a_page_of_other_codes_is_refused_and_changes_nothing(itq_digits):
         ({"n_bits": 31}, "must have the last 1 bits"),
     ],
 )
-def test_mistaken_options_are_refused(arguments, message):
+def test_bad_options_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         ClickLearner(np.full((10, 4), 255, np.uint8), **arguments)
 
 
-def test_float_queries_are_learned_with_their_magnitudes(itq_digits):
-    """Magnitudes that are all one are none; others change what a page says."""
+def test_queries_of_reals_are_learned_with_their_magnitudes(itq_digits):
+    """Signs are the code; other magnitudes change what a page says."""
     users = digits_users(itq_digits)
     pages = [users.page() for _ in range(30)]
     ones, other = np.ones(32, np.float32), np.random.default_rng(0).random(32).astype(np.float32)
@@ -399,7 +437,8 @@ def test_float_queries_are_learned_with_their_magnitudes(itq_digits):
     for magnitudes in (None, ones, other):
         learner = ClickLearner(itq_digits.codes, random_state=0)
         for page in pages:
-            learner.learn(Page(page.query_code, page.shown_codes, page.clicked, page.explored, magnitudes))
+            query = page.query if magnitudes is None else signs(page.query[None], 32)[0] * magnitudes
+            learner.learn(Page(query, page.shown_codes, page.clicked, page.explored))
         learned.append(learner.weights)
     np.testing.assert_allclose(learned[0], learned[1], rtol=1e-5)
     assert np.abs(learned[0] - learned[2]).max() > 0.001
@@ -418,12 +457,12 @@ def test_the_sample_may_change_with_the_collection(itq_digits):
 # Replays
 
 
-def test_a_replay_is_what_a_learner_does(itq_digits):
+def test_a_replay_learns_as_a_learner_does(itq_digits):
     users, codes = digits_users(itq_digits), itq_digits.codes
-    pages = [users.page() for _ in range(150)]
+    pages = [users.page() for _ in range(80)]
     start = np.random.default_rng(0).random(32).astype(np.float32)
     replayed = replay(pages, codes, weights=start, random_state=0)
-    assert replayed.n_pages == 150
+    assert replayed.n_pages == 80
     assert replayed.n_clicks == sum(page.clicked.sum() for page in pages)
     assert replayed.n_explored_clicks == sum((page.clicked & page.explored).sum() for page in pages)
     again = replay(iter(pages), codes, weights=start, random_state=0)

@@ -60,10 +60,10 @@ def add_parser(commands: Any) -> None:
 
 def _serve(arguments: argparse.Namespace) -> int:
     try:
-        from bitrank.service import process, ranking, sources
+        from bitrank.service import process, service, sources
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{error}; the service needs: pip install 'bitrank[service]'") from None
-    settings = ranking.Settings(
+    settings = service.Settings(
         explore=_at_least_zero("--explore", arguments.explore),
         rate=_at_least_zero("--rate", arguments.rate),
         token=_token(arguments),
@@ -76,15 +76,15 @@ def _serve(arguments: argparse.Namespace) -> int:
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     address = f"http://{host}:{bound.getsockname()[1]}/"
 
-    def make() -> ranking.Service:
+    def make() -> service.Service:
         if arguments.index is None:
             source = sources.embedded_digits()
         else:
             source = sources.from_files(arguments.index, arguments.items, arguments.hasher, arguments.image_features)
-        return ranking.Service(source, url, settings)
+        return service.Service(source, url, settings)
 
-    def ready(service: ranking.Service) -> None:
-        collection = service.collection
+    def ready(running: service.Service) -> None:
+        collection = running.collection
         print(f"bitrank serves {collection.name}, {len(collection)} items, at {address}")
         print(f"clicks and versions are kept in {place}; stop with Ctrl-C", flush=True)
 

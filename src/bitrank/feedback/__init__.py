@@ -1,7 +1,6 @@
-"""Learning from clicks: pages of results with their clicks become constraints, candidate weights, and a decision.
+"""Learning from clicks: pages, exploration, the click graph, the learner, the click gate, logs and their replay.
 
-It stands between the learners and whoever shows pages to people: it knows codes and clicks, no index, no HTTP and no
-data base. A service, a replay of a log and a simulation all use it in the same way.
+Codes and clicks only: no index, no HTTP, no data base. The service, `bitrank replay` and simulations share this code.
 """
 
 from typing import TYPE_CHECKING
@@ -9,13 +8,14 @@ from typing import TYPE_CHECKING
 from bitrank.lazy import attach
 
 if TYPE_CHECKING:
-    from bitrank.feedback.choices import lean
+    from bitrank.feedback.choices import adapt_to_choices
+    from bitrank.feedback.click_gate import Decision
+    from bitrank.feedback.click_graph import ClickGraph
     from bitrank.feedback.exploration import explore
-    from bitrank.feedback.graph import ClickGraph
-    from bitrank.feedback.held_out import Decision
-    from bitrank.feedback.history import Replay, replay
     from bitrank.feedback.learner import ClickLearner
-    from bitrank.feedback.logs import LoggedPage, LogReader, read_log, write_log
+    from bitrank.feedback.log_replay import Replay, replay
+    from bitrank.feedback.logged_pages import LoggedPage
+    from bitrank.feedback.logs import LogReader, read_log, write_log
     from bitrank.feedback.pages import Page
     from bitrank.feedback.propensities import estimate_propensities
 
@@ -27,9 +27,9 @@ __all__ = [
     "LoggedPage",
     "Page",
     "Replay",
+    "adapt_to_choices",
     "estimate_propensities",
     "explore",
-    "lean",
     "read_log",
     "replay",
     "write_log",
@@ -38,13 +38,14 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "choices": ("lean",),
+        "choices": ("adapt_to_choices",),
+        "click_gate": ("Decision",),
+        "click_graph": ("ClickGraph",),
         "exploration": ("explore",),
-        "graph": ("ClickGraph",),
-        "held_out": ("Decision",),
-        "history": ("Replay", "replay"),
         "learner": ("ClickLearner",),
-        "logs": ("LogReader", "LoggedPage", "read_log", "write_log"),
+        "log_replay": ("Replay", "replay"),
+        "logged_pages": ("LoggedPage",),
+        "logs": ("LogReader", "read_log", "write_log"),
         "pages": ("Page",),
         "propensities": ("estimate_propensities",),
     },

@@ -1,7 +1,7 @@
-"""Exploration: a few places of a page go to items from deeper ranks, so that far but relevant items can speak.
+"""`explore`: give a few places of a page to items from deeper ranks, so that far but relevant items can be clicked.
 
-They are drawn by their rank in a sample of the collection by plain Hamming distance, whatever version ranks the page:
-so what they say is fair to every version, and a replay can draw others like them.
+Items are drawn by their rank in a sample of the collection under plain Hamming distance, whichever version ranks the
+page. Clicks on them are therefore fair to every version, and the click gate can draw comparable items.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ import numpy.typing as npt
 
 from bitrank.checks import check_codes
 from bitrank.codes import distances
-from bitrank.vocabulary import Codes
+from bitrank.vocabulary import Codes, Rows
 
-Rows = npt.NDArray[np.int64]
+SAMPLE_SIZE = 10_000  # Codes drawn from a larger collection, by the service and by a replay.
 
-# Draws are repeated so often for items that are not on the page already, and no more: a small collection has few.
-_MOST_ROUNDS = 20
+# Give up after this many rounds of draws: a small collection has few items that are not on the page already.
+_MAX_ROUNDS = 20
 
 
-class Mixed(NamedTuple):
-    """A page with explored items: for each place a row of the results or, where explored, a row of the sample."""
+class MixedPage(NamedTuple):
+    """A page with explored items: per place, a row of the best results or, where explored, a row of the sample."""
 
     rows: Rows
     explored: npt.NDArray[np.bool_]
 
 
-def explore(query_code: Codes, top_codes: Codes, sample: Codes, n_slots: int, random: np.random.Generator) -> Mixed:
-    """Mix items of deeper ranks into the best results of a search, at random places.
+def explore(query_code: Codes, top_codes: Codes, sample: Codes, n_slots: int, random: np.random.Generator) -> MixedPage:
+    """Mix items from deeper ranks into the best results of a search, at random places.
 
-    The rank of an explored item is drawn log-uniformly: as often from ranks 20 to 200 as from 200 to 2000. Items that
-    no weights can tell from the query or from a result, since their codes are equal, are not drawn.
+    Ranks are drawn log-uniformly: as often from 20 to 200 as from 200 to 2000. Items whose code equals that of the
+    query or of a result are not drawn, since no weights can tell them apart.
 
     Parameters
     ----------
     query_code : packed code, shape (n_bytes,)
     top_codes : packed codes of the best results, best first, shape (n_top, n_bytes)
-    sample : packed codes of the collection, or of some ten thousand of its items drawn at random
+    sample : packed codes of the collection, or of about ten thousand of its items drawn at random
     n_slots : int
-        How many to mix in; fewer where the sample has no more.
+        Number of items to mix in; fewer where the sample has no more.
     random : numpy Generator
 
     Returns
     -------
     rows : int64 array of shape (n_top + n_slots,)
-        For each place of the page, a row of `top_codes` or, where `explored`, of `sample`.
+        Per place of the page, a row of `top_codes` or, where `explored`, of `sample`.
     explored : bool array of shape (n_top + n_slots,)
 
     Examples
@@ -64,7 +64,7 @@ def explore(query_code: Codes, top_codes: Codes, sample: Codes, n_slots: int, ra
     explored[random.choice(n_places, len(drawn), replace=False)] = True
     rows = np.empty(n_places, np.int64)
     rows[explored], rows[~explored] = drawn, np.arange(len(top_codes))
-    return Mixed(rows, explored)
+    return MixedPage(rows, explored)
 
 
 def draw_far(
@@ -75,19 +75,19 @@ def draw_far(
     random: np.random.Generator,
     distinct: bool = False,
 ) -> Rows:
-    """Rows of the sample as exploration draws them; the same row may come again, unless they are to be distinct."""
+    """Draw rows of the sample as exploration does; a row may repeat unless `distinct`."""
     sample = check_codes(sample, name="sample")
     query = check_codes(np.atleast_2d(query_code), name="query_code")
     known = {row.tobytes() for row in (*query, *check_codes(top_codes, name="top_codes"))}
-    found = distances(query, sample, threads=1)[0]
-    order, counts = np.argsort(found, kind="stable"), np.bincount(found)
+    sample_distances = distances(query, sample, threads=1)[0]
+    order, counts = np.argsort(sample_distances, kind="stable"), np.bincount(sample_distances)
     ends = np.cumsum(counts)
     drawn: list[int] = []
-    for _ in range(_MOST_ROUNDS if len(sample) else 0):
+    for _ in range(_MAX_ROUNDS if len(sample) else 0):
         ranks = (len(sample) ** random.random(2 * n)).astype(np.int64) - 1
-        at = found[order[ranks]]
-        # Any of those at the distance of the rank that was drawn, since the order of ties means nothing.
-        rows = order[ends[at] - 1 - (random.random(len(at)) * counts[at]).astype(np.int64)]
+        levels = sample_distances[order[ranks]]
+        # Take any row at the distance of the drawn rank: the order within a tie means nothing.
+        rows = order[ends[levels] - 1 - (random.random(len(levels)) * counts[levels]).astype(np.int64)]
         drawn += [row for row in rows.tolist() if sample[row].tobytes() not in known]
         if distinct:
             drawn = list(dict.fromkeys(drawn))

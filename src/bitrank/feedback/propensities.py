@@ -1,6 +1,6 @@
-"""How likely a place of a page is looked at: given, or estimated from clicks on explored items.
+"""Propensities: the probability that each place of a page is looked at, passed in or estimated from explored clicks.
 
-Between the pages and the learner, which counts a click the more the less its place is looked at.
+The learner weighs a click by the inverse of the propensity of its place.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from sklearn.isotonic import IsotonicRegression
 
 from bitrank.feedback.pages import Floats, Page
 
-# No place counts as looked at less often than this: a click is worth at most ten.
-LEAST_PROPENSITY = 0.1
-# Estimates start from so many explored items a place, clicked alike: a few clicks say little about a place.
+# The smallest propensity: a click counts at most tenfold.
+MIN_PROPENSITY = 0.1
+# Prior of the estimates, in explored items per place that are clicked at the mean rate: a few clicks say little.
 _PRIOR_SHOWN = 10.0
 
 
 def estimate_propensities(pages: Iterable[Page], n_places: int) -> Floats:
-    """How likely each place of a page is looked at, relative to the first, from clicks on explored items.
+    """Estimate the probability that each place is looked at, relative to the first, from clicks on explored items.
 
-    Explored items stand at random places: that one place gets more of their clicks than another is due to the place
-    alone. Rates are made to fall from the first place to the last (isotonic regression).
+    Explored items stand at random places: where one place gets more of their clicks than another, only the place can
+    be the reason. Isotonic regression makes the rates fall from the first place to the last.
 
     Parameters
     ----------
@@ -54,21 +54,21 @@ def estimate_propensities(pages: Iterable[Page], n_places: int) -> Floats:
 
 
 def propensities_from_counts(shown: Floats, clicks: Floats) -> Floats:
-    """The same from how often each place showed an explored item, and how often that was clicked."""
+    """Estimate propensities from how often each place showed an explored item, and how often that was clicked."""
     if clicks.sum() == 0:
         return np.ones(len(shown))
     mean = clicks.sum() / shown.sum()
     rates = (clicks + mean * _PRIOR_SHOWN) / (shown + _PRIOR_SHOWN)
     places = np.arange(len(rates))
-    fit = IsotonicRegression(increasing=False)
-    falling = np.asarray(fit.fit_transform(places, rates, sample_weight=shown + _PRIOR_SHOWN), np.float64)
-    propensities: Floats = np.maximum(falling / falling[0], LEAST_PROPENSITY)
+    regression = IsotonicRegression(increasing=False)
+    falling = np.asarray(regression.fit_transform(places, rates, sample_weight=shown + _PRIOR_SHOWN), np.float64)
+    propensities: Floats = np.maximum(falling / falling[0], MIN_PROPENSITY)
     return propensities
 
 
 def check_propensities(propensities: npt.ArrayLike) -> Floats:
-    """Given propensities as floats above 0 and up to 1, or a ValueError that says what came instead."""
+    """Check propensities: numbers above 0 and up to 1, one per place."""
     array = np.asarray(propensities, np.float64)
     if array.ndim != 1 or len(array) == 0 or not ((array > 0) & (array <= 1)).all():
-        raise ValueError(f"propensities must be a list of numbers above 0 and up to 1, one a place, got {array!r:.80}")
-    return np.maximum(array, LEAST_PROPENSITY)
+        raise ValueError(f"propensities must be numbers above 0 and up to 1, one per place, got {array!r:.80}")
+    return np.maximum(array, MIN_PROPENSITY)

@@ -1,7 +1,6 @@
-"""`SimulatedUsers`: people who search a labelled collection and click, with all the faults that real clicks have.
+"""`SimulatedUsers`: users who search a labelled collection and click, with the noise and position bias of real clicks.
 
-It stands where a service and its users would: documentation, tests and benchmarks try the learner on it, and so may
-you, before your own users do.
+For documentation, tests and benchmarks; and for trying the learner on a collection before real users do.
 """
 
 from __future__ import annotations
@@ -15,25 +14,25 @@ from bitrank.checks import check_codes, check_labels
 from bitrank.codes import distances
 from bitrank.feedback.exploration import explore
 from bitrank.feedback.pages import Page
-from bitrank.vocabulary import Codes
+from bitrank.vocabulary import Codes, Rows
 
 
 class SimulatedUsers:
     """Users who look for items of their query's class.
 
-    The item at place r of a page is looked at with probability 1 / log2(r + 1); one that is looked at is clicked when
-    it is of the query's class, but for the noise.
+    A user looks at the item at place r of a page with probability 1 / log2(r + 1), and clicks it when it is of the
+    query's class, up to noise.
 
     Parameters
     ----------
     codes : packed codes of the collection
-    y : class labels, one a code
+    y : class labels, one per code
     n_shown, n_explored : int
-        Results of a page, and how many of them are explored ones.
+        Results per page, and how many of them are explored.
     noise : float
-        Share of looks that end wrongly: a click on what is not relevant, or none on what is.
+        Share of looks that end wrongly: a click on an irrelevant item, or none on a relevant one.
     at_random : float
-        Share of pages with as many clicks as there would be, but anywhere.
+        Share of pages with the same number of clicks at random places.
     random_state : int or None
 
     Examples
@@ -61,30 +60,30 @@ class SimulatedUsers:
         self._labels = check_labels(y, len(self._codes))
         if not 0 <= n_explored <= n_shown < len(self._codes):
             raise ValueError(
-                f"n_explored, n_shown and the {len(self._codes)} codes must be in rising order, "
+                f"n_explored, n_shown and the number of codes, {len(self._codes)}, must be in rising order, "
                 f"got {n_explored} and {n_shown}"
             )
         self._n_top, self._n_explored, self._noise, self._at_random = n_shown - n_explored, n_explored, noise, at_random
         self._random = np.random.default_rng(random_state)
 
     def page(self, weights: npt.ArrayLike | None = None) -> Page:
-        """One search with any item as the query, ranked by these weights (None: plain Hamming), and its clicks."""
+        """Search with a random item as the query, ranked by these weights (None: plain Hamming), and click."""
         query = int(self._random.integers(len(self._codes)))
-        found = distances(self._codes[[query]], self._codes, weights, threads=1)[0].astype(np.float64)
-        found[query] = np.inf
-        # Ties in random order: equal distances say nothing.
-        top = np.lexsort((self._random.random(len(found)), found))[: self._n_top]
+        item_distances = distances(self._codes[[query]], self._codes, weights, threads=1)[0].astype(np.float64)
+        item_distances[query] = np.inf
+        # Ties come in random order: equal distances say nothing.
+        top = np.lexsort((self._random.random(len(item_distances)), item_distances))[: self._n_top]
         rows, explored = explore(self._codes[query], self._codes[top], self._codes, self._n_explored, self._random)
         shown = np.where(explored, rows, top[np.where(explored, 0, rows)])
         return Page(self._codes[query], self._codes[shown], self._clicks(query, shown), explored)
 
-    def _clicks(self, query: int, shown: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def _clicks(self, query: int, shown: Rows) -> npt.NDArray[np.bool_]:
         n, random = len(shown), self._random
         looked = random.random(n) < 1 / np.log2(np.arange(n) + 2)
-        right = random.random(n) >= self._noise
-        clicked: npt.NDArray[np.bool_] = looked & ((self._labels[shown] == self._labels[query]) == right)
+        correct = random.random(n) >= self._noise
+        clicked: npt.NDArray[np.bool_] = looked & ((self._labels[shown] == self._labels[query]) == correct)
         if random.random() >= self._at_random:
             return clicked
-        anywhere = np.zeros(n, bool)
-        anywhere[random.choice(n, int(clicked.sum()), replace=False)] = True
-        return anywhere
+        shuffled = np.zeros(n, bool)
+        shuffled[random.choice(n, int(clicked.sum()), replace=False)] = True
+        return shuffled

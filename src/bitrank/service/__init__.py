@@ -1,4 +1,4 @@
-"""Live search over HTTP that learns from clicks: `bitrank serve`.
+"""Live search over HTTP that learns from clicks: the application, its store, its learners and its page.
 
-It stands on top of the path, over `index`, `hashing` and `feedback`: deleting it breaks nothing but itself.
+`bitrank serve` runs it. Nothing else imports it.
 """

@@ -1,7 +1,4 @@
-"""The ASGI application: routes, page, documentation, health and metrics, inside the guard.
-
-`process` runs it with uvicorn; tests may call it directly.
-"""
+"""The ASGI application: routes, page, API documentation, health and metrics, behind the guard."""
 
 from __future__ import annotations
 
@@ -18,18 +15,19 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 
 import bitrank
-from bitrank.service import routes
 from bitrank.service.metrics import Gauge, Metrics, Observed
-from bitrank.service.ranking import Service
+from bitrank.service.routes import items, profiles, search
+from bitrank.service.routes.problems import PROBLEMS
 from bitrank.service.security import Guard
+from bitrank.service.service import Service
 
 HERE = Path(__file__).parent
-# A data base that is locked, full, gone or too busy; whatever was begun was undone.
-NOT_NOW = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError)
+# A data base that is locked, full, gone or too busy; the transaction was rolled back.
+UNAVAILABLE = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError)
 
 
 def create_app(service: Service) -> FastAPI:
-    """The application of a service, which it closes at its end."""
+    """Create the application of a service, which it closes at shutdown."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -44,15 +42,15 @@ def create_app(service: Service) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    metrics = Metrics(lambda: _facts(service))
-    app.include_router(routes.search_routes(service, metrics))
-    app.include_router(routes.item_routes(service))
-    app.include_router(routes.profile_routes(service))
+    metrics = Metrics(lambda: _gauges(service))
+    app.include_router(search.routes(service, metrics))
+    app.include_router(items.routes(service))
+    app.include_router(profiles.routes(service))
     _add_operations(app, service, metrics)
     _add_pages(app)
     app.add_exception_handler(RequestValidationError, _invalid)
-    for kind in NOT_NOW:
-        app.add_exception_handler(kind, _not_now)
+    for kind in UNAVAILABLE:
+        app.add_exception_handler(kind, _unavailable)
     settings = service.settings
     app.add_middleware(Guard, token=settings.token, rate=settings.rate, image_origins=settings.image_origins)
     app.add_middleware(Observed, metrics=metrics)
@@ -60,10 +58,10 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
-    @app.get("/healthz", tags=["operations"], responses={503: routes.PROBLEMS[503]})
+    @app.get("/healthz", tags=["operations"], responses={503: PROBLEMS[503]})
     def healthy() -> dict[str, str]:
         """Say whether the service can read its data base."""
-        service.store.all_profiles()
+        service.store.profiles.n_pages()
         return {"status": "ok"}
 
     @app.get("/metrics", tags=["operations"], response_class=PlainTextResponse)
@@ -90,21 +88,21 @@ def _add_pages(app: FastAPI) -> None:
     app.mount("/page", StaticFiles(directory=HERE / "page"))
 
 
-def _facts(service: Service) -> Iterator[Gauge]:
-    profiles = service.store.all_profiles()
-    service.refresh_active()  # after the look at the profiles, so that it knows them all
+def _gauges(service: Service) -> Iterator[Gauge]:
+    n_pages = service.store.profiles.n_pages()
+    service.refresh_active()  # only now, so that it knows all these profiles
     yield "items", "Items in the collection", [], [([], len(service.collection))]
-    yield "clicks_logged", "Pages of clicks in the log", ["profile"], [([name], n) for name, n in profiles.items()]
-    versions = [([name], float(service.active(name).number)) for name in profiles]
+    yield "pages_logged", "Answered pages in the log", ["profile"], [([name], n) for name, n in n_pages.items()]
+    versions = [([name], float(service.active(name).number)) for name in n_pages]
     yield "active_version", "Number of the active version", ["profile"], versions
-    alarms = [([name], float(service.learning.alarms.get(name, False))) for name in profiles]
+    alarms = [([name], float(service.learning.alarms.get(name, False))) for name in n_pages]
     yield "drift_alarm", "1 where the active version ranks recent clicks worse than Hamming", ["profile"], alarms
-    behind = [([name], service.learning.behind(name, n)) for name, n in profiles.items()]
-    yield "clicks_to_learn", "Pages of clicks that are logged and not yet learned from", ["profile"], behind
+    behind = [([name], service.learning.behind(name, n)) for name, n in n_pages.items()]
+    yield "pages_to_learn", "Answered pages in the log that are not yet learned from", ["profile"], behind
 
 
 async def _invalid(_: Request, error: Any) -> Response:
-    """Say in one line what was expected."""
+    """Answer with what was expected, in one line."""
     texts = []
     for problem in error.errors()[:3]:
         where = ".".join(str(part) for part in problem["loc"] if part != "body")
@@ -112,7 +110,7 @@ async def _invalid(_: Request, error: Any) -> Response:
     return JSONResponse({"detail": "; ".join(texts)}, 422)
 
 
-async def _not_now(_: Request, error: Exception) -> Response:
+async def _unavailable(_: Request, error: Exception) -> Response:
     cause = str(getattr(error, "orig", None) or error)
     detail = f"the data base does not answer now, and nothing was changed: {cause:.200}"
     return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})

@@ -1,6 +1,6 @@
 """`Collection`: what is searched, in memory: a source, and over it the items that the API added and removed.
 
-The store holds the latter; `refresh` applies what changed there, by this process or by another.
+The store keeps the latter; `refresh` applies changes made by this process or by others.
 """
 
 from __future__ import annotations
@@ -11,31 +11,32 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import pack
+from bitrank.feedback.exploration import SAMPLE_SIZE
 from bitrank.feedback.logs import parse_code
+from bitrank.feedback.pages import QueryArray
 from bitrank.service import images
-from bitrank.service.sources import About, Source
-from bitrank.service.store import Item, Store
-from bitrank.vocabulary import Codes, Weights, n_bytes
+from bitrank.service.sources import Description, Source
+from bitrank.service.store.items import Item, ItemStore
+from bitrank.vocabulary import Codes, Ids, n_bytes
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
-
-Ids = npt.NDArray[np.int64]
-
-N_SAMPLE = 10_000
 
 
 class UnknownItemError(ValueError):
     """An id that is not in the collection."""
 
 
-class Query(NamedTuple):
-    """What is looked for: a code, the magnitudes of a vector that it was made of, the item that it is the code of."""
+class SearchQuery(NamedTuple):
+    """What to search for: a packed code or reals, one row, and the item whose code it is."""
 
-    code: Codes  # (1, n_bytes)
-    magnitudes: Weights | None = None  # (n_bits,)
+    vector: QueryArray  # (1, n_bytes) or (1, n_bits)
     item: int | None = None
+
+    @property
+    def code(self) -> Codes:
+        """The query as a packed code, shape (1, n_bytes)."""
+        return np.packbits(self.vector > 0, axis=1) if self.vector.dtype.kind == "f" else self.vector
 
 
 class Sample(NamedTuple):
@@ -46,13 +47,13 @@ class Sample(NamedTuple):
 
 
 class Collection:
-    """Items and their codes, found by weighted Hamming distance."""
+    """Items and their codes."""
 
-    def __init__(self, source: Source, store: Store) -> None:
+    def __init__(self, source: Source, items: ItemStore) -> None:
         self.name, self.index = source.name, source.index
-        self._source, self._store = source, store
+        self._source, self._items = source, items
         self._ids: Ids = self.index.ids
-        self._added: dict[int, About] = {}
+        self._added: dict[int, Description] = {}
         self._applied, self._stale = 0, False
         self._refreshing = threading.Lock()
         self.refresh()
@@ -60,7 +61,7 @@ class Collection:
 
     @property
     def n_bits(self) -> int:
-        """Bits of a code."""
+        """Bits per code."""
         return self.index.n_bits
 
     @property
@@ -69,17 +70,17 @@ class Collection:
         return self._source.items.has_images
 
     @property
-    def finds_vectors(self) -> bool:
+    def takes_vectors(self) -> bool:
         """Whether a vector can be a query."""
         return self._source.make_hasher is not None
 
     @property
     def hasher(self) -> Hasher | None:
-        """What makes codes of vectors, if there is one; made when first asked for."""
+        """The hasher of vectors, if any; loaded when first used."""
         return self._source.hasher
 
     @property
-    def finds_images(self) -> bool:
+    def takes_images(self) -> bool:
         """Whether a picture can be a query."""
         return self._source.vectorizer is not None
 
@@ -88,16 +89,16 @@ class Collection:
 
     # Queries
 
-    def query_of_item(self, item: int) -> Query:
-        """The query for what is like an item."""
-        return Query(self.codes([item]), None, item)
+    def query_of_item(self, item: int) -> SearchQuery:
+        """Make the query for items like an item."""
+        return SearchQuery(self.codes([item]), item)
 
-    def query_of_code(self, text: str) -> Query:
-        """The query of a code in hex or base64."""
-        return Query(self.read_code(text))
+    def query_of_code(self, text: str) -> SearchQuery:
+        """Make the query of a code in hex or base64."""
+        return SearchQuery(self.read_code(text))
 
-    def query_of_vector(self, vector: npt.ArrayLike) -> Query:
-        """The query of a float vector: its code and its magnitudes."""
+    def query_of_vector(self, vector: npt.ArrayLike) -> SearchQuery:
+        """Make the query of a float vector: its projection, of which the signs are a code."""
         hasher = self.hasher
         if hasher is None:
             raise ValueError(
@@ -106,23 +107,22 @@ class Collection:
         row = np.asarray(vector, np.float64)
         if row.shape != (hasher.n_features_in_,):
             raise ValueError(f"vector must hold {hasher.n_features_in_} numbers, got {row.size}")
-        values = hasher.project(row[None])
-        return Query(pack(values > 0), np.abs(values[0]))
+        return SearchQuery(np.asarray(hasher.project(row[None])))
 
-    def query_of_image(self, data: bytes) -> Query:
-        """The query of an uploaded picture."""
+    def query_of_image(self, data: bytes) -> SearchQuery:
+        """Make the query of an uploaded picture."""
         if self._source.vectorizer is None:
             raise ValueError("this collection cannot be searched by image: it needs --hasher and --image-features")
         return self.query_of_vector(self._source.vectorizer(images.decode(data)))
 
     def read_code(self, text: str) -> Codes:
-        """One code, of hex digits or else of base64."""
+        """Parse one code from hex digits or base64, shape (1, n_bytes)."""
         return parse_code(text, self.n_bits)[None]
 
     # Items
 
     def codes(self, ids: list[int]) -> Codes:
-        """Codes of items, which must be there."""
+        """Look up the codes of items, which must be in the collection."""
         missing = self.missing(ids)
         try:
             if missing:
@@ -132,38 +132,38 @@ class Collection:
             raise UnknownItemError(str(error)) from None
 
     def has(self, item: int) -> bool:
-        """Whether an item is there."""
+        """Return whether an item is in the collection."""
         ids = self._ids
         at = int(np.searchsorted(ids, item))
         return at < len(ids) and int(ids[at]) == item
 
     def missing(self, ids: list[int]) -> list[int]:
-        """Those that are not there, after a look at what other processes added meanwhile."""
-        gone = [i for i in ids if not self.has(i)]
-        if gone:
+        """List the ids that are not in the collection, after a look at what other processes added meanwhile."""
+        missing = [item for item in ids if not self.has(item)]
+        if missing:
             self.refresh()
-            gone = [i for i in gone if not self.has(i)]
-        return gone
+            missing = [item for item in missing if not self.has(item)]
+        return missing
 
     def ids(self, offset: int, limit: int) -> list[int]:
-        """Some ids, ascending."""
+        """List some ids, ascending."""
         return list(map(int, self._ids[offset : offset + limit]))
 
-    def about(self, ids: list[int]) -> list[About]:
-        """Titles, images as addresses that a page can show, and payloads."""
+    def descriptions(self, ids: list[int]) -> list[Description]:
+        """Look up titles, payloads, and images as addresses that a page can show."""
         added = self._added
-        base = self._source.items.about(ids)
-        return [self._shown(i, added.get(i, about)) for i, about in zip(ids, base, strict=True)]
+        base = self._source.items.descriptions(ids)
+        return [_with_address(item, added.get(item, known)) for item, known in zip(ids, base, strict=True)]
 
     def picture(self, item: int) -> tuple[bytes, str] | None:
-        """The picture of an item and its type, if it is one of ours."""
+        """Read the picture of an item and its media type; None where the service has none."""
         if not self.has(item):
             raise UnknownItemError(f"no item {item} in this collection")
         if item not in self._added:
-            held = self._source.items.picture(item)
-            if held is not None:
-                return held
-        image = self._added.get(item, self._source.items.about([item])[0]).image
+            picture = self._source.items.picture(item)
+            if picture is not None:
+                return picture
+        image = self._added.get(item, self._source.items.descriptions([item])[0]).image
         if image is None or _is_url(image) or self._source.folder is None:
             return None
         path = images.confined(self._source.folder, image)
@@ -173,7 +173,7 @@ class Collection:
             return None
 
     def check_image(self, image: str | None) -> None:
-        """A ValueError unless an item may have this image: a URL, or a path in the folder of the items."""
+        """Check that an item may have this image: a URL, or a path in the folder of the items."""
         if image is None or _is_url(image):
             return
         if self._source.folder is None:
@@ -183,32 +183,33 @@ class Collection:
     def refresh(self) -> None:
         """Apply what changed in the store since the last time."""
         with self._refreshing:
-            last, changed = self._store.items_changed(self._applied)
+            last, changed = self._items.changed(self._applied)
             if changed:
                 self._apply(changed)
                 self._stale = True
             self._applied = last
 
     def refresh_sample(self) -> None:
-        """Draw the sample anew, if items changed since it was drawn."""
+        """Draw a new sample if items changed since the last one."""
         with self._refreshing:
             if self._stale:
                 self.sample = self._draw()
 
     def _apply(self, changed: list[Item]) -> None:
         ids = np.array([item.id for item in changed], np.int64)
-        there = np.isin(ids, self._ids)
+        known = np.isin(ids, self._ids)
         gone = np.array([item.removed for item in changed])
-        added = {i: about for i, about in self._added.items() if i not in set(ids[gone].tolist())}
-        added |= {item.id: About(item.title, item.image, item.payload) for item in changed if not item.removed}
+        removed_ids = set(ids[gone].tolist())
+        added = {item: description for item, description in self._added.items() if item not in removed_ids}
+        added |= {item.id: Description(item.title, item.image, item.payload) for item in changed if not item.removed}
 
         def codes(rows: npt.NDArray[np.bool_]) -> Codes:
             raw = b"".join(item.code for item, wanted in zip(changed, rows, strict=True) if wanted)
             return np.frombuffer(raw, np.uint8).reshape(-1, n_bytes(self.n_bits))
 
-        # Texts come first and go last, so that a search never finds an item without them.
+        # Descriptions come first and go last, so that a search never finds an item without one.
         self._added = self._added | added
-        new, replaced, removed = ~gone & ~there, ~gone & there, gone & there
+        new, replaced, removed = ~gone & ~known, ~gone & known, gone & known
         if replaced.any():
             self.index.update(ids[replaced], codes(replaced))
         if new.any():
@@ -221,18 +222,13 @@ class Collection:
     def _draw(self) -> Sample:
         self._stale = False
         ids = self._ids
-        if len(ids) > N_SAMPLE:
-            ids = np.sort(np.random.default_rng(0).choice(ids, N_SAMPLE, replace=False, shuffle=False))
+        if len(ids) > SAMPLE_SIZE:
+            ids = np.sort(np.random.default_rng(0).choice(ids, SAMPLE_SIZE, replace=False, shuffle=False))
         return Sample(ids, self.index.codes(ids))
-
-    def _shown(self, item: int, about: About) -> About:
-        if about.image is None or _is_url(about.image):
-            return about
-        return about._replace(image=f"/items/{item}/image")
 
 
 def tie_ranks(distances: npt.NDArray[np.float32], explored: npt.NDArray[np.bool_]) -> list[int]:
-    """For each place of a page, counted from 1, the first place with the same distance; explored ones stand alone.
+    """Number each place of a page by the first place with the same distance, from 1; explored items stand alone.
 
     Examples
     --------
@@ -241,9 +237,15 @@ def tie_ranks(distances: npt.NDArray[np.float32], explored: npt.NDArray[np.bool_
     """
     first: dict[float, int] = {}
     return [
-        rank if apart else first.setdefault(distance, rank)
-        for rank, (distance, apart) in enumerate(zip(distances.tolist(), explored.tolist(), strict=True), 1)
+        rank if is_explored else first.setdefault(distance, rank)
+        for rank, (distance, is_explored) in enumerate(zip(distances.tolist(), explored.tolist(), strict=True), 1)
     ]
+
+
+def _with_address(item: int, description: Description) -> Description:
+    if description.image is None or _is_url(description.image):
+        return description
+    return description._replace(image=f"/items/{item}/image")
 
 
 def _is_url(image: str) -> bool:

@@ -1,7 +1,4 @@
-"""Pictures of items: decoding uploads within limits, making vectors of them for a hasher, and serving files.
-
-A picture is a query like any other once it is a vector; `collection` hashes it.
-"""
+"""Pictures: decode uploads within limits, turn them into vectors for a hasher, and find the files of items."""
 
 from __future__ import annotations
 
@@ -29,9 +26,9 @@ SUFFIXES = {
 
 
 def decode(data: bytes) -> Image.Image:
-    """A picture of uploaded bytes, upright; a ValueError when it is none, or too large.
+    """Decode an uploaded picture and turn it upright; raises a ValueError if it is none or too large.
 
-    Its size is read from its header and checked before anything is decompressed.
+    The size is read from the header and checked before anything is decompressed.
     """
     try:
         with warnings.catch_warnings():
@@ -41,14 +38,12 @@ def decode(data: bytes) -> Image.Image:
                     raise ValueError(f"at most {MAX_PIXELS} pixels, got {image.width} by {image.height}")
                 image.load()
                 return ImageOps.exif_transpose(image)
-    except (
-        Exception
-    ) as error:  # over damaged bytes Pillow raises a dozen kinds, SyntaxError and struct.error among them
+    except Exception as error:  # Pillow raises a dozen kinds over damaged bytes, SyntaxError and struct.error too
         raise ValueError(f"the upload must be a picture ({', '.join(FORMATS)}) that can be read: {error}") from None
 
 
 def vectorizer(spec: str) -> Vectorizer:
-    """What makes a vector of a picture: "pixels:28" for gray values from 0 to 1 at 28 by 28, "gist:32" for GIST.
+    """Return what turns a picture into a vector: "pixels:28" is gray values from 0 to 1 at 28 by 28, "gist:32" is GIST.
 
     Examples
     --------
@@ -74,9 +69,9 @@ def vectorizer(spec: str) -> Vectorizer:
 
 
 def digit_vector(image: Image.Image) -> Vector:
-    """The vector of a drawn or photographed digit: ink on paper, scaled and centred as those of MNIST are.
+    """Turn a drawn or photographed digit into a vector: ink on paper, scaled and centred as in MNIST.
 
-    Pictures of 28 by 28 are taken as they are, but for the colour of their paper.
+    Pictures of 28 by 28 keep their size and place; light paper is inverted.
     """
     flat = Image.new("L", image.size, 255)
     flat.paste(image.convert("L"), mask=image.convert("RGBA").getchannel("A"))
@@ -101,14 +96,14 @@ def digit_vector(image: Image.Image) -> Vector:
 
 
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """A gray picture as a PNG file."""
+    """Encode a gray picture as a PNG file."""
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG")
     return out.getvalue()
 
 
 def confined(folder: Path, name: str) -> Path:
-    """A picture's path within its folder; a ValueError when it leads out of it, also through a link."""
+    """Resolve the path of a picture in its folder; raises a ValueError if it leads out of it, even through a link."""
     if "\x00" in name or Path(name).suffix.lower() not in SUFFIXES:
         raise ValueError(f"an image must be a file of {', '.join(SUFFIXES)}, got {name!r:.80}")
     root = folder.resolve()

@@ -1,7 +1,7 @@
-"""Learning from the log of clicks: a candidate for every profile, the gate's decisions, and the alarm.
+"""`Learning`: one learner per profile, the gate's decisions, and the alarm.
 
-A learner follows the log in the store, not the requests: clicks of other processes reach it as well, and after a
-restart it catches up by itself. `ranking` calls it from its own thread.
+Learners follow the log in the store, not the requests: pages that other processes logged reach them as well, and after
+a restart they catch up by themselves. A thread of `Service` runs it.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from bitrank import feedback
 from bitrank.service.collection import Collection
-from bitrank.service.store import Click, Store, Version
+from bitrank.service.store import Store
+from bitrank.service.store.page_log import read_page
+from bitrank.service.store.profiles import Version
 from bitrank.vocabulary import Weights
 
 logger = logging.getLogger("bitrank.service")
 
-MEMORY = 2000  # newest pages of a log that a new learner reads, behind the searches
-AT_ONCE = 4  # pages learned before others have their turn
+MEMORY = 2000  # Newest pages of a log that a new learner reads, while searches go on.
+BATCH = 4  # Pages learned before another profile has its turn.
 
 
 @dataclass
@@ -28,9 +28,9 @@ class _Follower:
     """A learner on its way along a profile's log."""
 
     learner: feedback.ClickLearner
-    began: int  # number of the activation by a user that it began after
-    active: int  # the version that was active when it last looked
-    position: int  # last page that was learned
+    choice: int  # number of the activation by a user that it started from
+    active: int  # the version that was active at its last step
+    position: int  # last page that it learned from
     decided: int  # last page that the gate decided at
 
 
@@ -40,62 +40,61 @@ class Learning:
     def __init__(self, store: Store, collection: Collection) -> None:
         self._store, self._collection = store, collection
         self._followers: dict[str, _Follower] = {}
-        self.alarms = {name: store.last_alarm(name) for name in store.all_profiles()}
+        self.alarms = {name: store.gate.last_alarm(name) for name in store.profiles.n_pages()}
 
     def candidate(self, profile: str) -> Weights | None:
-        """What clicks have made of a profile so far, if there were any."""
+        """Return the candidate of a profile; None before its first page."""
         follower = self._followers.get(profile)
         return None if follower is None else follower.learner.weights
 
     def position(self, profile: str) -> int:
-        """Pages of the log up to which a profile's candidate has learned."""
+        """Return the number of the last page that a profile's candidate has learned from."""
         follower = self._followers.get(profile)
         return 0 if follower is None else follower.position
 
-    def behind(self, profile: str, n_clicks: int) -> int:
-        """Pages in the log that are not learned yet."""
-        follower = self._followers.get(profile)
-        return n_clicks if follower is None else n_clicks - follower.position
+    def behind(self, profile: str, n_pages: int) -> int:
+        """Count the logged pages that are not learned yet."""
+        return n_pages - self.position(profile)
 
     def step(self, active: dict[str, Version]) -> bool:
-        """Learn some new pages of every profile, and decide where it is due; returns whether there are more."""
+        """Learn some new pages of every profile, and decide where due; returns whether there are more."""
         more = False
-        for profile, n_clicks in self._store.all_profiles().items():
-            if profile in active and n_clicks:
-                more |= self._learn(profile, n_clicks, active[profile])
+        for profile, n_pages in self._store.profiles.n_pages().items():
+            if profile in active and n_pages:
+                more |= self._learn(profile, n_pages, active[profile])
         return more
 
-    def _learn(self, profile: str, n_clicks: int, active: Version) -> bool:
+    def _learn(self, profile: str, n_pages: int, active: Version) -> bool:
         follower = self._followers.get(profile)
-        if follower is None or (follower.active != active.number and self._chosen(profile) != follower.began):
-            follower = self._followers[profile] = self._begin(profile, n_clicks, active)
+        if follower is None or (follower.active != active.number and self._last_choice(profile) != follower.choice):
+            follower = self._followers[profile] = self._start(profile, n_pages, active)
         follower.active = active.number
-        if follower.position >= n_clicks:
+        if follower.position >= n_pages:
             return False
         follower.learner.sample = self._collection.sample.codes
-        for number, click in self._store.clicks_after(profile, follower.position, AT_ONCE):
+        for row in self._store.pages.after(profile, follower.position, BATCH):
             try:
-                follower.learner.learn(_page(click))
-            except ValueError:  # it stays in the log; the pages after it must still be learned
-                logger.exception("page %s of profile %s cannot be learned from", number, profile)
-            follower.position = number  # not before: who waits for it wants the weights of this page
-            if follower.learner.due and number > follower.decided:
+                follower.learner.learn(read_page(row))
+            except ValueError:  # it stays in the log, and the pages after it are still learned
+                logger.exception("page %s of profile %s cannot be learned from", row.number, profile)
+            follower.position = row.number  # only now: whoever waits for it wants the weights of this page
+            if follower.learner.due and row.number > follower.decided:
                 self._decide(profile, follower, active)
                 break  # another version may be active now
-        return follower.position < n_clicks
+        return follower.position < n_pages
 
-    def _chosen(self, profile: str) -> int:
-        return self._store.last_choice(profile).number
+    def _last_choice(self, profile: str) -> int:
+        return self._store.profiles.last_choice(profile).number
 
-    def _begin(self, profile: str, n_clicks: int, active: Version) -> _Follower:
-        # Who goes back or chooses another version does not want what was learned until then.
-        choice = self._store.last_choice(profile)
-        start = self._store.version(profile, choice.version)
-        assert start is not None
+    def _start(self, profile: str, n_pages: int, active: Version) -> _Follower:
+        # A user who rolls back or activates another version does not want what was learned until then.
+        choice = self._store.profiles.last_choice(profile)
+        version = self._store.profiles.version(profile, choice.version)
+        assert version is not None
         sample, n_bits = self._collection.sample.codes, self._collection.n_bits
-        learner = feedback.ClickLearner(sample, n_bits=n_bits, weights=start.weights, random_state=0)
-        learner.n_looks, decided = self._store.decisions(profile, choice.n_clicks)
-        position = max(choice.n_clicks, n_clicks - MEMORY)
+        learner = feedback.ClickLearner(sample, n_bits=n_bits, weights=version.weights, random_state=0)
+        learner.n_looks, decided = self._store.gate.count(profile, choice.n_pages)
+        position = max(choice.n_pages, n_pages - MEMORY)
         return _Follower(learner, choice.number, active.number, position, decided)
 
     def _decide(self, profile: str, follower: _Follower, active: Version) -> None:
@@ -110,17 +109,6 @@ class Learning:
             "alarm": bool(decision.alarm),
         }
         candidate = follower.learner.weights if decision.activate else None
-        self._store.decide(profile, follower.position, figures, active.number, candidate)
+        self._store.gate.record(profile, follower.position, figures, active.number, candidate)
         follower.decided = follower.position
         self.alarms[profile] = bool(decision.alarm)
-
-
-def _page(click: Click) -> feedback.Page:
-    width = len(click.query_code)
-    return feedback.Page(
-        query_code=np.frombuffer(click.query_code, np.uint8),
-        shown_codes=np.frombuffer(click.shown_codes, np.uint8).reshape(-1, width),
-        clicked=np.array([shown["clicked"] for shown in click.shown], bool),
-        explored=np.array([shown["explored"] for shown in click.shown], bool),
-        magnitudes=None if click.magnitudes is None else np.frombuffer(click.magnitudes, "<f4").astype(np.float32),
-    )

@@ -1,6 +1,6 @@
-"""Counts and times of the service, in the text format of Prometheus.
+"""Counts and times of the service in the text format of Prometheus, and the middleware that observes requests.
 
-`app` observes every request; facts about items, clicks and versions are read when somebody asks for /metrics.
+Gauges of items, pages and versions are read when /metrics is requested.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from bitrank.service.security import App, Message, Receive, Scope, Send
 
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-# Name, text, labels; and rows of label values and a value.
+# Name, help text, label names; and rows of label values and a value.
 Gauge = tuple[str, str, list[str], Iterable[tuple[list[str], float]]]
 
 
 class Metrics:
-    """All that /metrics shows."""
+    """Everything that /metrics shows."""
 
-    def __init__(self, facts: Callable[[], Iterable[Gauge]]) -> None:
+    def __init__(self, read_gauges: Callable[[], Iterable[Gauge]]) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "bitrank_requests", "Requests, by route and status", ["route", "status"], registry=self._registry
@@ -30,27 +30,27 @@ class Metrics:
         self._seconds = Histogram(
             "bitrank_request_seconds", "Time to answer", ["route"], buckets=BUCKETS, registry=self._registry
         )
-        self._clicks = Counter(
-            "bitrank_clicks", "Pages of clicks that came in: new, or sent again", ["kind"], registry=self._registry
+        self._pages = Counter(
+            "bitrank_pages", "Answered pages received: new, or sent again", ["kind"], registry=self._registry
         )
-        self._registry.register(_Facts(facts))
+        self._registry.register(_Gauges(read_gauges))
 
-    def request(self, route: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def click(self, new: bool) -> None:
-        """Count a page of clicks."""
-        self._clicks.labels("new" if new else "again").inc()
+    def count_page(self, new: bool) -> None:
+        """Count an answered page."""
+        self._pages.labels("new" if new else "again").inc()
 
     def text(self) -> bytes:
-        """Everything, as Prometheus reads it."""
+        """Write everything as Prometheus reads it."""
         return generate_latest(self._registry)
 
 
 class Observed:
-    """Around an ASGI application: counts and times every request by the pattern of its route."""
+    """ASGI middleware: count and time every request by the pattern of its route."""
 
     def __init__(self, app: App, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -71,21 +71,21 @@ class Observed:
         try:
             await self._app(scope, receive, watch)
         finally:
-            # Only patterns are labels: what a client makes up must not become a new series.
+            # Only patterns are labels: a path that a client makes up must not start a new series.
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.request(route, status, time.perf_counter() - start)
+            self._metrics.count_request(route, status, time.perf_counter() - start)
 
 
-class _Facts:
-    def __init__(self, facts: Callable[[], Iterable[Gauge]]) -> None:
-        self._facts = facts
+class _Gauges:
+    def __init__(self, read_gauges: Callable[[], Iterable[Gauge]]) -> None:
+        self._read = read_gauges
 
     def collect(self) -> Iterator[Metric]:
-        for name, text, labels, rows in self._facts():
+        for name, text, labels, rows in self._read():
             gauge = GaugeMetricFamily(f"bitrank_{name}", text, labels=labels)
             for values, value in rows:
                 gauge.add_metric(values, value)
             yield gauge
 
     def describe(self) -> list[Metric]:
-        return []  # so that registering it asks for nothing yet
+        return []  # so that registration reads nothing yet

@@ -1,6 +1,6 @@
-"""Running the service: one socket, one worker process, and a parent that starts the worker again when it dies.
+"""Run the service: one socket, one worker process, and a parent that restarts the worker when it dies.
 
-The parent holds the socket open meanwhile, so that clients wait a moment instead of being refused.
+The parent keeps the socket open meanwhile, so that clients wait a moment instead of being refused.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank.service.app import create_app
-from bitrank.service.ranking import Service
+from bitrank.service.service import Service
 
-MAX_FAILED = 5  # so many first workers that die before they serve are enough
-MAX_PAUSE_S = 30.0  # between two starts of a worker that served and now cannot
+MAX_FAILED = 5  # Give up after this many failed starts, if none ever succeeded.
+MAX_PAUSE_S = 30.0  # The longest wait before a restart, once a worker has served.
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections from now on; port 0 takes any free one."""
+    """Open a listening socket; port 0 takes any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -40,26 +40,27 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(bound: socket.socket, make: Callable[[], Service], ready: Callable[[Service], None]) -> int:
-    """Serve until told to stop, by SIGTERM or Ctrl-C; returns the exit status.
+    """Serve until SIGTERM or Ctrl-C; returns the exit status.
 
     Parameters
     ----------
     bound : socket
     make : callable
-        Makes the service, in the worker, at every start of one.
+        Makes the service; called in every worker that starts.
     ready : callable
-        Called in the first worker when the service is made.
+        Called with the service in the first worker.
     """
     n_failed, served_once = 0, False
     while True:
         status, served = _run_worker(bound, make, (lambda _: None) if served_once else ready)
         served_once |= served
         n_failed = 0 if served else n_failed + 1
-        # What never served is set up wrongly; what did, serves again once the disk has room or the lock is gone.
+        # A worker that never served is misconfigured. One that did will serve again once the disk has room or a lock is
+        # gone.
         if status == 0 or (not served_once and (status > 0 or n_failed == MAX_FAILED)):
             return abs(status)
-        end = f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        print(f"bitrank serve: the worker {end}, starting it again", file=sys.stderr, flush=True)
+        outcome = f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        print(f"bitrank serve: the worker {outcome}, starting it again", file=sys.stderr, flush=True)
         try:
             time.sleep(min(n_failed, MAX_PAUSE_S))
         except KeyboardInterrupt:
@@ -70,26 +71,26 @@ def _run_worker(
     bound: socket.socket, make: Callable[[], Service], ready: Callable[[Service], None]
 ) -> tuple[int, bool]:
     """Fork a worker and wait for it; returns its exit status, or minus the signal, and whether it ever served."""
-    watched, held = os.pipe()  # ends with the parent
-    told, telling = os.pipe()  # a byte when the worker serves
+    parent_read, parent_write = os.pipe()  # closes when the parent ends
+    ready_read, ready_write = os.pipe()  # carries a byte once the worker serves
     signals = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # none may come between the fork and the handlers
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # until the handlers are set
     worker = os.fork()
     if worker == 0:
-        os.close(held)
-        os.close(told)
+        os.close(parent_write)
+        os.close(ready_read)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         status = 1
         try:
-            status = _work(bound, watched, telling, make, ready)
+            status = _work(bound, parent_read, ready_write, make, ready)
         except BaseException:
             traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
-    os.close(watched)
-    os.close(telling)
+    os.close(parent_read)
+    os.close(ready_write)
     stopping = False
 
     def stop(*_: Any) -> None:
@@ -97,24 +98,28 @@ def _run_worker(
         stopping = True
         os.kill(worker, signal.SIGTERM)
 
-    before = {number: signal.signal(number, stop) for number in signals}
+    handlers = {number: signal.signal(number, stop) for number in signals}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     try:
         _, wait_status = os.waitpid(worker, 0)
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-        os.close(held)
-    with os.fdopen(told, "rb") as said:
-        served = bool(said.read(1))
+        os.close(parent_write)
+    with os.fdopen(ready_read, "rb") as pipe:
+        served = bool(pipe.read(1))
     return 0 if stopping else os.waitstatus_to_exitcode(wait_status), served
 
 
 def _work(
-    bound: socket.socket, watched: int, telling: int, make: Callable[[], Service], ready: Callable[[Service], None]
+    bound: socket.socket,
+    parent_read: int,
+    ready_write: int,
+    make: Callable[[], Service],
+    ready: Callable[[Service], None],
 ) -> int:
-    def follow_parent() -> None:
-        os.read(watched, 1)  # ends when the parent does
+    def stop_with_parent() -> None:
+        os.read(parent_read, 1)  # returns when the parent ends
         os.kill(os.getpid(), signal.SIGTERM)
 
     try:
@@ -127,11 +132,11 @@ def _work(
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # a client could name any address there, and its rate would be another's
+        proxy_headers=False,  # a client could name any address there to evade its rate limit
         timeout_graceful_shutdown=5,
     )
-    threading.Thread(target=follow_parent, name="bitrank-parent", daemon=True).start()
-    os.write(telling, b"1")
+    threading.Thread(target=stop_with_parent, name="bitrank-parent", daemon=True).start()
+    os.write(ready_write, b"1")
     ready(service)
     uvicorn.Server(config).run(sockets=[bound])
     return 0

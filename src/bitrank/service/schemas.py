@@ -1,7 +1,4 @@
-"""What goes over the wire, as Pydantic models: they check requests, and OpenAPI describes the service by them.
-
-`app` turns requests into calls of the collection and the store, and their results into these.
-"""
+"""Requests and answers as Pydantic models, which check requests and describe the API to OpenAPI."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from bitrank.feedback.logged_pages import check_clicked
 
 MAX_K = 1000
 MAX_BATCH = 1000
@@ -25,13 +24,13 @@ VersionNumber = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class Request(BaseModel):
-    """Nothing but what is named, and no conversion of texts to numbers."""
+    """A request: no fields but the named ones, and no conversion of texts to numbers."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class QueryBy(Request):
-    """What to look for: exactly one of an item, a code and a vector."""
+    """A query: exactly one of an item, a code and a vector."""
 
     item: Id | None = None
     code: CodeText | None = None
@@ -39,9 +38,9 @@ class QueryBy(Request):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        given = [name for name in ("item", "code", "vector") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give exactly one of item, code and vector, got {given or 'none'}")
+        kinds = [name for name in ("item", "code", "vector") if getattr(self, name) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"give exactly one of item, code and vector, got {kinds or 'none'}")
         return self
 
 
@@ -51,24 +50,24 @@ class Search(QueryBy):
     k: Annotated[int, Field(ge=1, le=MAX_K)] = 20
     profile: ProfileName | None = None
     version: VersionNumber | Literal["candidate"] | None = Field(
-        None, description="another version than the active one; `candidate` is what clicks have made of it so far"
+        None, description="a version other than the active one; `candidate` is what clicks have made of it so far"
     )
     explore: Annotated[int, Field(ge=0, le=MAX_K)] | None = Field(
         None, description="places for items from deeper ranks; null leaves it to the service"
     )
     chosen: Annotated[list[Id], Field(max_length=MAX_CHOSEN)] = Field(
-        [], description="what was chosen for this query so far: this answer, and no other, leans towards it"
+        [], description="items chosen for this query so far; they rank first in this answer and in no other"
     )
 
 
 class Result(BaseModel):
-    """One place of a page of results."""
+    """One result of a page."""
 
     id: int
     rank: int
     distance: float
     tie: int = Field(description="rank of the first result with the same distance")
-    explored: bool = Field(description="taken from a deeper rank, to hear about it")
+    explored: bool = Field(description="taken from a deeper rank to explore")
     title: str | None
     image: str | None
     payload: dict[str, Any]
@@ -92,14 +91,17 @@ class Results(BaseModel):
 
 
 class Shown(Request):
-    """One item of a page that was shown."""
+    """One item that was shown."""
 
     id: Id
     explored: bool = False
 
 
 class Feedback(Request):
-    """What somebody clicked on a page: the same key again counts once."""
+    """Which results of a page were clicked; a key counts once.
+
+    The body of a `bitrank.feedback.LoggedPage`, as a request that OpenAPI can describe.
+    """
 
     key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
     profile: ProfileName | None = None
@@ -109,25 +111,20 @@ class Feedback(Request):
     clicked: Annotated[list[Id], Field(max_length=MAX_SHOWN)]
 
     @model_validator(mode="after")
-    def _of_the_page(self) -> Self:
-        ids = [shown.id for shown in self.shown]
-        if len(set(ids)) < len(ids):
-            raise ValueError("shown must hold every item once")
-        strangers = set(self.clicked) - set(ids)
-        if strangers:
-            raise ValueError(f"clicked must be among what was shown, got {min(strangers)}")
+    def _check_clicked(self) -> Self:
+        check_clicked([place.id for place in self.shown], self.clicked)
         return self
 
 
 class Accepted(BaseModel):
-    """Whether the page is new (or its key was there), and the number of pages of the profile."""
+    """Whether the page is new (false: its key was known), and the number of pages of its profile."""
 
     accepted: bool
-    n_clicks: int
+    n_pages: int
 
 
 class NewItem(Request):
-    """An item to add, or to put in the place of one with the same id."""
+    """An item to add, or to replace the one with the same id."""
 
     id: Id
     code: CodeText | None = None
@@ -145,7 +142,7 @@ class NewItem(Request):
         try:
             json.dumps(self.payload, ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"payload must be what JSON can hold: {error}") from None
+            raise ValueError(f"payload must be JSON: {error}") from None
         return self
 
 
@@ -156,7 +153,7 @@ class NewItems(Request):
 
 
 class Added(BaseModel):
-    """How many items are new, and how many took the place of others."""
+    """Number of items that are new, and of those that replaced others."""
 
     added: int
     replaced: int
@@ -180,7 +177,7 @@ class ItemList(BaseModel):
 
 
 class CollectionShown(BaseModel):
-    """What is served."""
+    """The collection that is served."""
 
     name: str
     n_items: int
@@ -193,7 +190,7 @@ class CollectionShown(BaseModel):
 
 
 class WeightsGiven(Request):
-    """Weights of a bit each, not negative; without them, uniform ones."""
+    """Weights, one per bit, not negative."""
 
     weights: Annotated[list[Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]], Field(max_length=65_535)]
 
@@ -204,7 +201,7 @@ class ProfileShown(BaseModel):
     name: str
     version: int = Field(description="the active one")
     n_versions: int
-    n_clicks: int
+    n_pages: int = Field(description="answered pages in its log")
     read_only: bool
 
 
@@ -216,16 +213,16 @@ class VersionShown(BaseModel):
     time: float
     origin: str
     made_from: int | None
-    n_clicks: int
+    n_pages: int = Field(description="answered pages in the log when it was made")
     figures: dict[str, Any]
 
 
 class ActivationShown(BaseModel):
-    """An entry of the log of what became active."""
+    """An entry of the log of activations."""
 
     version: int
     reason: str
-    n_clicks: int
+    n_pages: int
     time: float
 
 
@@ -239,13 +236,13 @@ class VersionList(BaseModel):
 
 
 class VersionWhole(VersionShown):
-    """A version with its weights, one a bit."""
+    """A version with its weights, one per bit."""
 
     weights: list[float]
 
 
 class Candidate(BaseModel):
-    """What clicks have made of a profile's weights so far, and how many of its pages it has learned from."""
+    """What clicks have made of a profile's weights so far, and the number of pages they were learned from."""
 
     n_learned: int
     weights: list[float]
@@ -259,7 +256,7 @@ class Active(BaseModel):
 
 
 class Quality(BaseModel):
-    """What the gate found at one time: how well held-out clicks are ranked by each, and what it decided."""
+    """What the gate found at one time: how well each ranks held-out clicks, and what the gate decided."""
 
     time: float
     n_pages: int
@@ -268,11 +265,11 @@ class Quality(BaseModel):
     hamming: float | None
     decision: str = Field(description="activate or keep")
     reason: str
-    n_held_out: int = Field(description="held-out pages that had something to say")
-    alarm: bool = Field(description="the active version is behind Hamming")
+    n_held_out: int = Field(description="held-out pages with explored clicks")
+    alarm: bool = Field(description="the active version ranks clicks worse than Hamming")
 
 
 class Problem(BaseModel):
-    """What was expected and what came."""
+    """What was expected, and what came instead."""
 
     detail: str

@@ -1,7 +1,4 @@
-"""`Guard`: what a request must pass before it reaches a route, and the headers that every answer carries.
-
-Host and origin, token, rate and size of the body are checked here, in one piece of ASGI around the whole service.
-"""
+"""`Guard`: ASGI middleware that checks host, origin, token, rate and body size, and adds security headers."""
 
 from __future__ import annotations
 
@@ -23,24 +20,24 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_BODY = 8 * 2**20
-MAX_CLIENTS = 10_000  # whose rate is remembered; the longest silent is forgotten first
+MAX_CLIENTS = 10_000  # clients whose rate is remembered; the longest silent is forgotten first
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class Guard:
-    """Refuse what may not come in; add security headers to what goes out.
+    """Refuse requests that may not pass, and add security headers to every answer.
 
     Parameters
     ----------
     app : ASGI application
     token : str, optional
-        What every request but /healthz must bring, as a bearer token or as the password of basic authentication.
-        Without one, only requests addressed to a loopback name are answered: a page on another host cannot reach the
-        service through a name of its own that points here.
+        Required of every request but /healthz, as a bearer token or as the password of basic authentication. Without
+        one, only requests addressed to a loopback name are answered: a page on another host cannot reach the service
+        through a host name of its own that points here.
     rate : float
-        Requests a second and client address, on average over two seconds; 0 is no limit.
+        Requests per second and client address, averaged over two seconds; 0 is no limit.
     image_origins : sequence of str
-        Hosts that the page may load items' images from, apart from its own.
+        Other hosts that the page may load images of items from.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class Guard:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or pass on one request."""
+        """Answer one request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -96,7 +93,7 @@ class Guard:
         async def send_once(message: Message) -> None:
             nonlocal started
             if too_large:
-                return  # what the application made of the broken body
+                return  # the application's answer to the truncated body
             started = True
             await send_with_headers(message)
 
@@ -107,13 +104,13 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
         host = headers.get(b"host", "")
-        if self._token is None and _name(host) not in LOOPBACK:
-            return 421, f"without a token this service answers to localhost only, not to {host!r:.80}"
+        if self._token is None and _host_name(host) not in LOOPBACK:
+            return 421, f"without a token this service answers requests to localhost only, not to {host!r:.80}"
         if self._rate is not None and not self._rate.allows(scope["client"][0] if scope.get("client") else ""):
             return 429, "too many requests from this address: try again in a second"
         if self._token is not None and scope["path"] != "/healthz" and not self._authorized(headers):
             return 401, "a token is needed: Authorization: Bearer TOKEN, or the token as the password of any user"
-        # A browser says which page a request comes from; no other page may change anything here.
+        # Browsers name the page a request comes from; pages of other hosts may not change anything here.
         origin = headers.get(b"origin")
         foreign = origin is not None and urlsplit(origin).netloc != host
         if scope["method"] not in ("GET", "HEAD") and (foreign or headers.get(b"sec-fetch-site") == "cross-site"):
@@ -125,22 +122,22 @@ class Guard:
 
     def _authorized(self, headers: dict[bytes, str]) -> bool:
         assert self._token is not None
-        scheme, _, given = headers.get(b"authorization", "").partition(" ")
+        scheme, _, credentials = headers.get(b"authorization", "").partition(" ")
         if scheme.lower() == "basic":
             try:
-                given = base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
+                credentials = base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")[2]
             except (binascii.Error, ValueError):
                 return False
         elif scheme.lower() != "bearer":
             return False
-        return hmac.compare_digest(given.encode("latin-1", "replace"), self._token.encode("latin-1", "replace"))
+        return hmac.compare_digest(credentials.encode("latin-1", "replace"), self._token.encode("latin-1", "replace"))
 
     def _too_large(self) -> str:
-        return f"a body of at most {self._max_body} bytes was expected, got more"
+        return f"the body must have at most {self._max_body} bytes, got more"
 
 
 class Rate:
-    """A bucket of tokens for each client, filled at `rate` a second up to two seconds' worth.
+    """A token bucket per client, filled at `rate` per second up to two seconds' worth.
 
     Examples
     --------
@@ -154,7 +151,7 @@ class Rate:
         self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def allows(self, client: str) -> bool:
-        """Whether one more request of this client is within its rate; it then counts."""
+        """Return whether one more request of a client is within its rate; if so, count it."""
         now = self._clock()
         left, last = self._clients.pop(client, (self._burst, now))
         left = min(self._burst, left + (now - last) * self._rate)
@@ -169,8 +166,8 @@ class _BodyTooLargeError(Exception):
     pass
 
 
-def _name(host: str) -> str:
-    """The host of a Host header, without its port."""
+def _host_name(host: str) -> str:
+    """Return the host of a Host header without its port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -1,6 +1,6 @@
-"""What a service is given to serve: the embedded digits, or an index with items, a hasher and pictures in files.
+"""`Source`: the collection to serve: the embedded digits, or an index with items, a hasher and pictures.
 
-A source never changes; `collection` lays over it what the API adds and removes.
+A source never changes; `Collection` keeps what the API adds and removes over it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from PIL import Image
 from bitrank.datasets import Digits, digits
 from bitrank.datasets.embedded import DIGIT_CODES, DIGIT_HASHER
 from bitrank.index import Index
+from bitrank.lazy import import_extra
 from bitrank.service import images
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
 
 
-class About(NamedTuple):
-    """What is known of an item, apart from its code; `image` is a path, a URL, or None."""
+class Description(NamedTuple):
+    """What is known of an item apart from its code; `image` is a path, a URL, or None."""
 
     title: str | None
     image: str | None
     payload: dict[str, Any]
 
 
-NOTHING = About(None, None, {})
+NO_DESCRIPTION = Description(None, None, {})
 
 
 class Items(Protocol):
@@ -42,74 +43,74 @@ class Items(Protocol):
 
     has_images: bool
 
-    def about(self, ids: list[int]) -> list[About]:
-        """What is known of each of these."""
+    def descriptions(self, ids: list[int]) -> list[Description]:
+        """Describe each item."""
 
     def picture(self, item: int) -> tuple[bytes, str] | None:
-        """The picture of an item and its type, where the source itself holds it."""
+        """Read the picture of an item and its media type, where the source itself holds it."""
 
 
 @dataclass
 class Source:
-    """A collection as it was given."""
+    """A collection as the operator provides it."""
 
     name: str
     index: Index
     items: Items
-    make_hasher: Callable[[], Hasher] | None = None  # called when a vector is first searched for, or before
+    make_hasher: Callable[[], Hasher] | None = None  # called before the first search by vector
     vectorizer: images.Vectorizer | None = None
     folder: Path | None = None  # of pictures that items name by a path
 
     @cached_property
     def hasher(self) -> Hasher | None:
-        """What makes codes of vectors."""
+        """The hasher of vectors."""
         return None if self.make_hasher is None else self.make_hasher()
 
 
 def embedded_digits() -> Source:
-    """The 10 000 embedded digits as ITQ codes of 64 bits, found by item, vector or drawing."""
+    """Load the 10 000 embedded digits as ITQ codes of 64 bits, searchable by item, vector or drawing."""
     data = digits()
     codes = np.load(DIGIT_CODES, allow_pickle=False)
-    return Source("digits", Index(codes), DigitItems(data), lambda: _read_hasher(DIGIT_HASHER), images.digit_vector)
+    return Source("digits", Index(codes), DigitItems(data), lambda: _load_hasher(DIGIT_HASHER), images.digit_vector)
 
 
 def from_files(
     index: Path, items: Path | None = None, hasher: Path | None = None, image_features: str | None = None
 ) -> Source:
-    """A collection of the user's own: an index folder and, where given, a Parquet file of items and a saved hasher."""
+    """Load a collection: an index folder and, optionally, a Parquet file of items and a saved hasher."""
     loaded = Index.load(index)
     source = Source(index.stem, loaded, NoItems() if items is None else ParquetItems(items))
     if items is not None:
         source.folder = items.resolve().parent
     if hasher is not None:
-        fitted = _read_hasher(hasher)
+        fitted = _load_hasher(hasher)
         if fitted.n_bits_ != loaded.n_bits:
             raise ValueError(f"the hasher must give {loaded.n_bits} bits as the index has, got {fitted.n_bits_}")
         source.make_hasher = lambda: fitted
         if image_features is not None:
-            source.vectorizer = _checked(images.vectorizer(image_features), fitted.n_features_in_)
+            source.vectorizer = _check_length(images.vectorizer(image_features), fitted.n_features_in_)
     elif image_features is not None:
         raise ValueError("image features need a hasher to make codes of them")
     return source
 
 
-def _read_hasher(path: Path) -> Hasher:
+def _load_hasher(path: Path) -> Hasher:
     from bitrank.hashing import load_hasher  # slow to import
 
     return load_hasher(path)
 
 
 class NoItems:
-    """Of a collection that is nothing but codes."""
+    """The items of a collection that is codes only."""
 
     has_images = False
 
-    def about(self, ids: list[int]) -> list[About]:
-        """Nothing of each."""
-        return [NOTHING] * len(ids)
+    def descriptions(self, ids: list[int]) -> list[Description]:
+        """Describe each item: nothing is known."""
+        return [NO_DESCRIPTION] * len(ids)
 
     def picture(self, item: int) -> None:
-        """None."""
+        """Return None: there are no pictures."""
 
 
 class DigitItems:
@@ -120,27 +121,26 @@ class DigitItems:
     def __init__(self, data: Digits) -> None:
         self._data = data
 
-    def about(self, ids: list[int]) -> list[About]:
-        """Label and picture of each."""
+    def descriptions(self, ids: list[int]) -> list[Description]:
+        """Describe each digit by its label and picture."""
         labels = self._data.labels
         return [
-            About(f"digit {labels[i]}", str(i), {"label": int(labels[i])}) if i < len(labels) else NOTHING for i in ids
+            Description(f"digit {labels[item]}", str(item), {"label": int(labels[item])})
+            if item < len(labels)
+            else NO_DESCRIPTION
+            for item in ids
         ]
 
     def picture(self, item: int) -> tuple[bytes, str] | None:
-        """The digit as a PNG file."""
+        """Encode the digit as a PNG file."""
         return (images.png(255 - self._data.images[item]), "image/png") if item < len(self._data.images) else None
 
 
 class ParquetItems:
-    """Items of a Parquet file: `id`, and where there are such columns `title` and `image`; all others are payload."""
+    """Items of a Parquet file: `id` and, optionally, `title` and `image`; all other columns are payload."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            import pyarrow.parquet
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError("items need PyArrow: pip install 'bitrank[service]'") from None
-        self._table = pyarrow.parquet.read_table(path)
+        self._table = import_extra("pyarrow.parquet", "service").read_table(path)
         columns = self._table.column_names
         if "id" not in columns:
             raise ValueError(f"{path} must have a column id, got {columns}")
@@ -152,35 +152,35 @@ class ParquetItems:
         self._table = self._table.drop_columns(["id"]).combine_chunks()
         self.has_images = "image" in columns and self._table["image"].null_count < len(ids)
 
-    def about(self, ids: list[int]) -> list[About]:
-        """What the file says of each; nothing of those that it does not name."""
+    def descriptions(self, ids: list[int]) -> list[Description]:
+        """Describe each item as the file does; items that it does not name have no description."""
         at = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
-        found = self._ids[at] == ids if len(self._ids) else np.zeros(len(ids), bool)
-        rows = iter(self._table.take(self._order[at[found]]).to_pylist())
-        return [_about(next(rows)) if there else NOTHING for there in found]
+        known = self._ids[at] == ids if len(self._ids) else np.zeros(len(ids), bool)
+        rows = iter(self._table.take(self._order[at[known]]).to_pylist())
+        return [_describe(next(rows)) if is_known else NO_DESCRIPTION for is_known in known]
 
     def picture(self, item: int) -> None:
-        """None: a Parquet file names pictures, and does not hold them."""
+        """Return None: a Parquet file names pictures and does not hold them."""
 
 
-def _about(row: dict[str, Any]) -> About:
+def _describe(row: dict[str, Any]) -> Description:
     title, image = row.pop("title", None), row.pop("image", None)
-    return About(None if title is None else str(title), None if image is None else str(image), _plain(row))
+    return Description(None if title is None else str(title), None if image is None else str(image), _to_json(row))
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it: dates and the like as text, and no NaN."""
+def _to_json(value: Any) -> Any:
+    """Convert a value to what JSON can hold: dates and the like become text, NaN becomes null."""
     if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(name): _to_json(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [_to_json(inner) for inner in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return json.loads(json.dumps(value, default=str))
 
 
-def _checked(make: images.Vectorizer, n_features: int) -> Callable[..., images.Vector]:
-    n = len(make(Image.new("L", (64, 64))))
+def _check_length(vectorizer: images.Vectorizer, n_features: int) -> images.Vectorizer:
+    n = len(vectorizer(Image.new("L", (64, 64))))
     if n != n_features:
         raise ValueError(f"image features must give the {n_features} values that the hasher takes, got {n}")
-    return make
+    return vectorizer

@@ -129,16 +129,16 @@ async function choose(column, result) {
     clicked: [result.id],
   };
   // The key makes it safe to send the same choice again when no answer came.
-  const { n_clicks } = await api.feedback(note).catch((error) => (error.status === 0 || error.status === 503 ? api.feedback(note) : Promise.reject(error)));
+  const { n_pages } = await api.feedback(note).catch((error) => (error.status === 0 || error.status === 503 ? api.feedback(note) : Promise.reject(error)));
   page.liked.add(result.id);
-  await learned(n_clicks);
+  await learned(n_pages);
   await follow(`More like ${result.title || `item ${result.id}`}`);
 }
 
 // The service learns beside the requests, a moment after a click is logged; a log that is far behind is not waited for.
-async function learned(n_clicks) {
+async function learned(n_pages) {
   for (let tries = 0; tries < 40; tries++) {
-    if ((await api.candidate(page.profile)).n_learned >= n_clicks) return;
+    if ((await api.candidate(page.profile)).n_learned >= n_pages) return;
     await new Promise((done) => setTimeout(done, 50));
   }
 }

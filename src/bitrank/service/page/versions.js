@@ -20,7 +20,7 @@ function row(version, activate, show) {
     make("td", {}, String(version.number)),
     make("td", {}, time(version.time)),
     make("td", {}, ORIGINS[version.origin] ?? `clicks on version ${version.made_from}`),
-    make("td", {}, String(version.n_clicks)),
+    make("td", {}, String(version.n_pages)),
     make("td", {}, number(version.figures.candidate)),
     make("td", {}, number(version.figures.hamming)),
     make("td", {}, version.active ? "active" : ""),

@@ -1,10 +1,8 @@
-"""Replaying a log: what clicks would have done to the ranking, had they come one page after another.
-
-The whole path of `feedback` on a collection in memory: learner, gate, and a comparison of the ranking before and after.
-"""
+"""`replay`: learn from a log page by page, with the click gate, and compare the ranking before and after."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -12,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_codes, check_weights
-from bitrank.codes import distances
-from bitrank.feedback.held_out import Decision
+from bitrank.feedback.click_gate import Decision
+from bitrank.feedback.exploration import SAMPLE_SIZE
 from bitrank.feedback.learner import ClickLearner
-from bitrank.feedback.pages import Page
+from bitrank.feedback.pages import Page, query_distances
 from bitrank.vocabulary import Codes, Weights
 
-N_SAMPLE = 16_384  # codes that a learner draws from, where the collection is larger
 N_COMPARED = 200  # newest pages whose rankings are compared
 TOP = 20
 
@@ -31,7 +28,7 @@ class Look(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A clicked item and its rank before and after, ties at the middle of their places."""
+    """A clicked item with its rank before and after; ties take the middle of their places."""
 
     page: int
     place: int
@@ -40,11 +37,11 @@ class Move(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """What a log would have done.
+    """What a log would have done to the ranking.
 
-    `weights` are what would be active at the end (None: plain Hamming, nothing was activated), `candidate` what was
-    learned; `overlap` is the share of the first twenty that stay, and `moves` the ranks of clicked items, from the
-    starting weights to the candidate, the biggest first, over the newest pages.
+    `weights` would be active at the end (None: plain Hamming, nothing was activated); `candidate` is what was learned.
+    `overlap` is the share of the first twenty results that stay, and `moves` the ranks of clicked items, from the
+    starting weights to the candidate, largest move first; both over the newest pages.
     """
 
     n_pages: int
@@ -66,14 +63,14 @@ def replay(
     propensities: npt.ArrayLike | None = None,
     random_state: Any = None,
 ) -> Replay:
-    """Learn from pages in order, decide whenever it is due, and compare the ranking before and after.
+    """Learn from pages in order, decide whenever a decision is due, and compare the ranking before and after.
 
     Parameters
     ----------
     pages : iterable of Page
     codes : packed codes of the collection
     n_bits : int, optional
-        Eight a byte by default.
+        Eight per byte by default.
     weights : array of shape (n_bits,), optional
         Active at the start; plain Hamming by default.
     propensities, random_state : as in `ClickLearner`
@@ -90,7 +87,9 @@ def replay(
     n_bits = 8 * codes.shape[1] if n_bits is None else n_bits
     start = active = None if weights is None else check_weights(weights, n_bits)
     random = np.random.default_rng(random_state)
-    sample = codes if len(codes) <= N_SAMPLE else codes[np.sort(random.choice(len(codes), N_SAMPLE, replace=False))]
+    sample = codes
+    if len(codes) > SAMPLE_SIZE:
+        sample = codes[np.sort(random.choice(len(codes), SAMPLE_SIZE, replace=False))]
     learner = ClickLearner(
         sample,
         n_bits=n_bits,
@@ -99,11 +98,11 @@ def replay(
         random_state=int(random.integers(2**31)),
     )
     looks: list[Look] = []
-    newest: list[tuple[int, Page]] = []
+    newest: deque[tuple[int, Page]] = deque(maxlen=N_COMPARED)
     n_clicks = n_explored_clicks = 0
     for number, page in enumerate(pages):
         learner.learn(page)
-        newest = [*newest[1 - N_COMPARED :], (number, page)]
+        newest.append((number, page))
         n_clicks += int(page.clicked.sum())
         n_explored_clicks += int((page.clicked & page.explored).sum())
         if learner.due:
@@ -115,28 +114,20 @@ def replay(
 
 
 def _compare(
-    pages: list[tuple[int, Page]], codes: Codes, before: Weights | None, after: Weights
+    pages: Iterable[tuple[int, Page]], codes: Codes, before: Weights | None, after: Weights
 ) -> tuple[float, list[Move]]:
     kept, moves = [], []
     for number, page in pages:
-        found = [_distances(page, codes, weights) for weights in (before, after)]
-        first, then = (set(np.argsort(each, kind="stable")[:TOP].tolist()) for each in found)
+        rankings = [query_distances(page.query[None], codes, weights)[0] for weights in (before, after)]
+        first, then = (set(np.argsort(ranking, kind="stable")[:TOP].tolist()) for ranking in rankings)
         kept.append(len(first & then) / len(first))
         for place in np.flatnonzero(page.clicked).tolist():
-            item = page.shown_codes[place]
-            own = [_distances(page, item[None], weights)[0] for weights in (before, after)]
-            ranks = [_rank(each, at) for each, at in zip(found, own, strict=True)]
-            moves.append(Move(number, place, *ranks))
+            item = page.shown_codes[[place]]
+            item_distances = [query_distances(page.query[None], item, weights)[0, 0] for weights in (before, after)]
+            moves.append(Move(number, place, *map(_rank, rankings, item_distances)))
     moves.sort(key=lambda move: -abs(np.log(move.before / move.after)))
     return float(np.mean(kept)) if kept else 1.0, moves
 
 
-def _distances(page: Page, codes: Codes, weights: Weights | None) -> npt.NDArray[np.float32]:
-    if page.magnitudes is not None:
-        weights = page.magnitudes if weights is None else weights * page.magnitudes
-    found: npt.NDArray[np.float32] = distances(page.query_code[None], codes, weights, threads=1)[0].astype(np.float32)
-    return found
-
-
-def _rank(found: npt.NDArray[np.float32], own: np.float32) -> float:
-    return float((found < own).sum() + ((found == own).sum() + 1) / 2)
+def _rank(distances: npt.NDArray[np.float32], item_distance: np.float32) -> float:
+    return float((distances < item_distance).sum() + ((distances == item_distance).sum() + 1) / 2)

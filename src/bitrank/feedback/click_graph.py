@@ -1,7 +1,7 @@
-"""`ClickGraph`: who was clicked together, and pairs of similar items from walks along it.
+"""`ClickGraph`: pages joined by the items they share, and constraints drawn from walks along them.
 
-A query and what was clicked for it belong together, and so do pages that share an item: a walk over a few pages leads
-to items that are alike but far apart, which no page of near results shows. The learner's constraints come from here.
+A query and the items clicked for it are alike, and so are pages that share an item. A walk over a few pages reaches
+items that are alike but far apart, which no page of near results shows.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitrank.feedback.pages import Floats, Page
-from bitrank.vocabulary import Codes, Weights
+from bitrank.codes import signs
+from bitrank.feedback.pages import Floats, Page, QueryArray, Reals
+from bitrank.vocabulary import Codes
 
 
 class _Node(NamedTuple):
-    """What a page says: the query and what was clicked, with the weight of each; and what was skipped."""
+    """A page: its members (the query, then the clicked items) and the skipped items, with cumulative weights."""
 
     members: list[bytes]
     weights: list[float]
     skipped: list[bytes]
     skip_weights: list[float]
-    magnitudes: Weights | None
+    query_reals: Reals | None
 
 
 class Triplets(NamedTuple):
-    """Codes of constraints: for each query, the similar item must come before the dissimilar one.
+    """Constraints: for each query, the similar item must rank before the dissimilar one.
 
-    With the magnitudes of the queries, ones for those that have none, where any of them has.
+    `queries` are packed codes or, where any of them is a vector of reals, reals: items as queries are then ±1.
     """
 
-    queries: Codes
+    queries: QueryArray
     dissimilar: Codes
     similar: Codes
-    magnitudes: Weights | None
 
 
 class ClickGraph:
@@ -45,32 +45,32 @@ class ClickGraph:
     Parameters
     ----------
     n_bytes : int
-        Of a code; items with equal codes are one, since no weights can tell them apart.
+        Bytes per code. Items with equal codes are one item, since no weights can tell them apart.
     n_pages : int
-        Pages kept; older ones are forgotten.
+        Number of pages to keep; older ones are forgotten.
     n_hops : int
-        Pages that a walk visits.
+        Number of pages that a walk visits.
     skipped : float
-        Share of the constraints that put a clicked item above one skipped on its page; the others put an item
-        reached by a walk above one drawn from the collection.
+        Share of the constraints that rank a clicked item before one skipped on the same page. The others rank an item
+        reached by a walk before one drawn from the collection.
     seed : int
     """
 
     def __init__(self, n_bytes: int, *, n_pages: int = 10_000, n_hops: int = 24, skipped: float = 0.2, seed: int = 0):
         self.n_bytes, self.n_pages, self.n_hops, self.skipped = n_bytes, n_pages, n_hops, skipped
-        self._nodes: dict[int, _Node] = {}  # by number, the oldest first
+        self._nodes: dict[int, _Node] = {}  # by page number, oldest first
         self._next = 0
-        self._where: dict[bytes, list[int]] = {}
+        self._pages_of: dict[bytes, list[int]] = {}
         self._random = random.Random(seed)
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def add(self, page: Page, propensities: Floats) -> bool:
-        """Add a page; one without a click says nothing, and is not kept.
+        """Add a page and return True; a page without a click says nothing and is not kept.
 
-        A click counts by the inverse of its place's propensity, so that what stood far down speaks as loud as what
-        stood at the top. A skipped item counts by the propensity itself: the chance that it was seen.
+        A click counts by the inverse of the propensity of its place, so that a click far down counts as much as one
+        at the top. A skipped item counts by the propensity: the chance that it was seen.
         """
         if not page.clicked.any():
             return False
@@ -81,11 +81,11 @@ class ClickGraph:
             list(accumulate([1.0, *(1 / seen[clicked]).tolist()])),
             [page.shown_codes[place].tobytes() for place in skipped],
             list(accumulate(seen[skipped].tolist())),
-            page.magnitudes,
+            page.query if page.query.dtype.kind == "f" else None,
         )
         self._nodes[self._next] = node
         for code in dict.fromkeys(node.members):
-            self._where.setdefault(code, []).append(self._next)
+            self._pages_of.setdefault(code, []).append(self._next)
         self._next += 1
         if len(self._nodes) > self.n_pages:
             self._forget(self._next - len(self._nodes))
@@ -93,15 +93,15 @@ class ClickGraph:
 
     def _forget(self, oldest: int) -> None:
         for code in dict.fromkeys(self._nodes.pop(oldest).members):
-            numbers = self._where[code]
-            numbers.pop(0)
-            if not numbers:
-                del self._where[code]
+            pages = self._pages_of[code]
+            pages.pop(0)
+            if not pages:
+                del self._pages_of[code]
 
     def draw(self, n: int, collection: Codes) -> Triplets:
-        """Draw constraints from any of the pages; those that say nothing, the two items being equal, are left out."""
+        """Draw up to n constraints; those between two equal items say nothing and are left out."""
         rows: list[bytes] = []
-        magnitudes: list[Weights | None] = []
+        reals: list[Reals | None] = []
         for _ in range(n if self._nodes and len(collection) else 0):
             node = self._any_node()
             if node.skipped and self._random.random() < self.skipped:
@@ -112,29 +112,33 @@ class ClickGraph:
                 dissimilar = collection[self._random.randrange(len(collection))].tobytes()
             if similar not in (query, dissimilar):
                 rows += [query, dissimilar, similar]
-                magnitudes.append(node.magnitudes if query is node.members[0] else None)
+                reals.append(node.query_reals if query is node.members[0] else None)
         codes = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 3, self.n_bytes)
-        parts = [np.ascontiguousarray(codes[:, part]) for part in range(3)]
-        return Triplets(parts[0], parts[1], parts[2], _matrix(magnitudes))
+        queries, dissimilar_codes, similar_codes = (np.ascontiguousarray(codes[:, part]) for part in range(3))
+        return Triplets(_with_reals(queries, reals), dissimilar_codes, similar_codes)
 
     def _any_node(self) -> _Node:
         return self._nodes[self._random.randrange(self._next - len(self._nodes), self._next)]
 
     def _member(self, node: _Node, first: int = 0) -> bytes:
-        """One of the page's members by weight; from the second on, one that was clicked."""
+        """Draw a member of a page by weight; with `first=1`, a clicked item."""
         start = node.weights[first - 1] if first else 0.0
         at = start + (node.weights[-1] - start) * self._random.random()
         return node.members[min(bisect(node.weights, at), len(node.members) - 1)]
 
     def _walk(self, code: bytes) -> bytes:
         for _ in range(self.n_hops):
-            code = self._member(self._nodes[self._random.choice(self._where[code])])
+            code = self._member(self._nodes[self._random.choice(self._pages_of[code])])
         return code
 
 
-def _matrix(magnitudes: list[Weights | None]) -> Weights | None:
-    given = [row for row in magnitudes if row is not None]
-    if not given:
-        return None
-    # At the scale of ones, as the solver sees them too.
-    return np.stack([np.ones_like(given[0]) if row is None else row for row in magnitudes])
+def _with_reals(codes: Codes, reals: list[Reals | None]) -> QueryArray:
+    """Replace the codes of queries that are reals; the others become ±1, the scale at which the solver sees codes."""
+    n_bits = next((len(row) for row in reals if row is not None), None)
+    if n_bits is None:
+        return codes
+    queries: Reals = signs(codes, n_bits)
+    for place, row in enumerate(reals):
+        if row is not None:
+            queries[place] = row
+    return queries

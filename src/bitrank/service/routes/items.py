@@ -1,0 +1,96 @@
+"""Routes of the collection and its items."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Path, Query, Response
+
+from bitrank.service import schemas
+from bitrank.service.routes.problems import PROBLEMS, refusals
+from bitrank.service.service import Service
+from bitrank.service.store.items import Item
+
+ItemId = Annotated[int, Path(ge=0, lt=2**63)]
+
+
+def routes(service: Service) -> APIRouter:
+    """Create the routes that show, add and remove items."""
+    router = APIRouter(tags=["items"], responses=PROBLEMS)
+    collection, store = service.collection, service.store
+
+    def show(ids: list[int]) -> list[schemas.ItemShown]:
+        codes = collection.codes(ids)
+        return [
+            schemas.ItemShown(id=item, code=code.tobytes().hex(), **description._asdict())
+            for item, code, description in zip(ids, codes, collection.descriptions(ids), strict=True)
+        ]
+
+    @router.get("/collection")
+    def describe() -> schemas.CollectionShown:
+        """Describe the collection."""
+        return schemas.CollectionShown(
+            name=collection.name,
+            n_items=len(collection),
+            n_bits=collection.n_bits,
+            has_images=collection.has_images,
+            has_hasher=collection.takes_vectors,
+            image_search=collection.takes_images,
+            page_size=service.settings.page_size,
+            explore=service.settings.explore,
+        )
+
+    @router.get("/items")
+    def items(
+        offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+        limit: Annotated[int, Query(ge=1, le=schemas.MAX_BATCH)] = 20,
+    ) -> schemas.ItemList:
+        """List items by ascending id."""
+        with refusals():
+            return schemas.ItemList(total=len(collection), items=show(collection.ids(offset, limit)))
+
+    @router.get("/items/{item}")
+    def one_item(item: ItemId) -> schemas.ItemShown:
+        """Show one item."""
+        with refusals():
+            return show([item])[0]
+
+    @router.get("/items/{item}/image", response_class=Response)
+    def image(item: ItemId) -> Response:
+        """Show the picture of an item."""
+        with refusals():
+            picture = collection.picture(item)
+        if picture is None:
+            raise HTTPException(404, f"item {item} has no picture here")
+        return Response(picture[0], media_type=picture[1], headers={"cache-control": "private, max-age=300"})
+
+    def read_item(item: schemas.NewItem) -> Item:
+        collection.check_image(item.image)
+        if item.code is not None:
+            code = collection.read_code(item.code)
+        else:
+            code = collection.query_of_vector(item.vector or []).code
+        return Item(item.id, False, code.tobytes(), item.title, item.image, item.payload)
+
+    @router.post("/items", status_code=201)
+    def add(body: schemas.NewItems) -> schemas.Added:
+        """Add items, or replace those with the same ids: all or none."""
+        ids = [item.id for item in body.items]
+        if len(set(ids)) < len(ids):
+            raise HTTPException(422, "items must hold every id once")
+        with refusals():
+            batch = [read_item(item) for item in body.items]
+        replaced = sum(collection.has(item) for item in ids)
+        store.items.add(batch)
+        collection.refresh()
+        return schemas.Added(added=len(ids) - replaced, replaced=replaced)
+
+    @router.delete("/items/{item}", status_code=204)
+    def remove(item: ItemId) -> None:
+        """Remove an item."""
+        if collection.missing([item]):
+            raise HTTPException(404, f"no item {item} in this collection")
+        store.items.add([Item(item, True, b"", None, None, {})])
+        collection.refresh()
+
+    return router

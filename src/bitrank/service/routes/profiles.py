@@ -1,0 +1,148 @@
+"""Routes of profiles: versions of their weights, activations, the candidate, and what the gate found."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, HTTPException, Path, Query, Response
+
+from bitrank.checks import check_weights
+from bitrank.service import schemas
+from bitrank.service.routes.problems import PROBLEMS, refusals
+from bitrank.service.service import MAX_PROFILES, Service
+from bitrank.service.store.profiles import HAMMING, Version, active_stack
+from bitrank.vocabulary import Weights
+
+Name = Annotated[schemas.ProfileName, Path()]
+VersionId = Annotated[int, Path(ge=1, lt=2**31)]
+
+
+def routes(service: Service) -> APIRouter:
+    """Create the routes of profiles."""
+    router = APIRouter(tags=["profiles"], responses=PROBLEMS)
+    store = service.store.profiles
+
+    def check_profile(name: str) -> None:
+        with refusals():
+            service.active(name)
+
+    def check_writable(name: str) -> None:
+        if name == HAMMING:
+            raise HTTPException(403, "the profile hamming is read-only: its weights are uniform, for comparison")
+        check_profile(name)
+
+    def read_version(name: str, number: int) -> Version:
+        version = store.version(name, number)
+        if version is None:
+            raise HTTPException(404, f"profile {name!r} has no version {number}")
+        return version
+
+    def read_weights(body: schemas.WeightsGiven | None) -> Weights:
+        if body is None:
+            return np.ones(service.collection.n_bits, np.float32)
+        with refusals():
+            return check_weights(body.weights, service.collection.n_bits)
+
+    def show(name: str, n_pages: int) -> schemas.ProfileShown:
+        return schemas.ProfileShown(
+            name=name,
+            version=service.active(name).number,
+            n_versions=store.n_versions(name),
+            n_pages=n_pages,
+            read_only=name == HAMMING,
+        )
+
+    def facts_of(version: Version, active: int) -> dict[str, Any]:
+        facts = {name: value for name, value in version._asdict().items() if name not in ("profile", "weights")}
+        return facts | {"active": version.number == active}
+
+    def show_activated(name: str) -> schemas.Active:
+        service.refresh_active()
+        service.wake()
+        return schemas.Active(profile=name, version=service.active(name).number)
+
+    @router.get("/profiles")
+    def profiles() -> list[schemas.ProfileShown]:
+        """List all profiles."""
+        n_pages = store.n_pages()
+        service.refresh_active()  # only now, so that it knows all these profiles
+        return [show(name, n) for name, n in n_pages.items()]
+
+    @router.put("/profiles/{name}", responses={201: {"model": schemas.ProfileShown, "description": "Created"}})
+    def make(name: Name, response: Response, body: schemas.WeightsGiven | None = None) -> schemas.ProfileShown:
+        """Create a profile, with these weights or uniform ones; an existing one stays as it is."""
+        n_pages = store.n_pages()
+        if name not in n_pages:
+            if len(n_pages) >= MAX_PROFILES:
+                raise HTTPException(422, f"there must be at most {MAX_PROFILES} profiles, got one more")
+            if store.add(name, read_weights(body), "uniform" if body is None else "given"):
+                response.status_code = 201
+        elif body is not None:
+            raise HTTPException(409, f"profile {name!r} exists: give it weights by POST /profiles/{name}/versions")
+        service.refresh_active()
+        return show(name, n_pages.get(name, 0))
+
+    @router.get("/profiles/{name}/versions")
+    def versions(name: Name) -> schemas.VersionList:
+        """List the versions of a profile and the log of their activations."""
+        check_profile(name)
+        log = store.activations(name)
+        stack = active_stack(log)
+        return schemas.VersionList(
+            active=stack[-1],
+            rollback_to=stack[-2] if len(stack) > 1 else None,
+            versions=[schemas.VersionShown(**facts_of(version, stack[-1])) for version in store.versions(name)],
+            activations=[
+                schemas.ActivationShown(
+                    version=entry.version, reason=entry.reason, n_pages=entry.n_pages, time=entry.time
+                )
+                for entry in log
+            ],
+        )
+
+    @router.post("/profiles/{name}/versions", status_code=201)
+    def add_version(name: Name, body: schemas.WeightsGiven) -> schemas.VersionShown:
+        """Keep weights that were learned elsewhere as a new version, not yet active."""
+        check_writable(name)
+        number = store.add_version(name, read_weights(body), "given")
+        return schemas.VersionShown(**facts_of(read_version(name, number), service.active(name).number))
+
+    @router.get("/profiles/{name}/versions/{number}")
+    def version(name: Name, number: VersionId) -> schemas.VersionWhole:
+        """Show a version with its weights."""
+        check_profile(name)
+        found = read_version(name, number)
+        return schemas.VersionWhole(**facts_of(found, service.active(name).number), weights=found.weights.tolist())
+
+    @router.get("/profiles/{name}/candidate")
+    def candidate(name: Name) -> schemas.Candidate:
+        """Show the candidate, which follows an answered page within a moment; the gate may make it a version."""
+        n_learned = service.learning.position(name)  # first: the weights have then learned from as many pages or more
+        with refusals():
+            weights = service.weights(name, "candidate")[1]
+        return schemas.Candidate(n_learned=n_learned, weights=weights.tolist())
+
+    @router.post("/profiles/{name}/versions/{number}/activate")
+    def activate(name: Name, number: VersionId) -> schemas.Active:
+        """Activate a version; learning goes on from it with later pages."""
+        check_writable(name)
+        read_version(name, number)
+        store.activate(name, number)
+        return show_activated(name)
+
+    @router.post("/profiles/{name}/rollback")
+    def roll_back(name: Name) -> schemas.Active:
+        """Undo the last activation; learning goes on from the version before it with later pages."""
+        check_writable(name)
+        if store.roll_back(name) is None:
+            raise HTTPException(409, f"profile {name!r} is at its first version: there is nothing to go back to")
+        return show_activated(name)
+
+    @router.get("/profiles/{name}/quality")
+    def quality(name: Name, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> list[schemas.Quality]:
+        """Show what the gate found over time, oldest first."""
+        check_profile(name)
+        return [schemas.Quality(**finding) for finding in service.store.gate.findings(name, limit)]
+
+    return router

@@ -1,0 +1,280 @@
+"""`Service`: a collection, its store and its learners in one place, kept up to date with the store.
+
+Routes call it: it searches, logs answered pages, and knows the active weights of every profile.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy.exc import SQLAlchemyError
+
+from bitrank import feedback
+from bitrank.checks import n_threads
+from bitrank.feedback.pages import query_distances
+from bitrank.service.collection import Collection, SearchQuery, tie_ranks
+from bitrank.service.learning import Learning
+from bitrank.service.sources import Source
+from bitrank.service.store import Store
+from bitrank.service.store.profiles import DEFAULT, HAMMING, Version
+from bitrank.vocabulary import Ids, Weights
+
+MAX_PROFILES = 1000
+POLL_S = 0.5  # Changes by other processes are seen after this long at the latest.
+
+Distances = npt.NDArray[np.float32]
+VersionChoice = int | Literal["candidate"] | None
+
+logger = logging.getLogger("bitrank.service")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an operator may choose."""
+
+    page_size: int = 20
+    explore: int = 4
+    rate: float = 500.0
+    token: str | None = None
+    image_origins: tuple[str, ...] = ()
+    random_state: int | None = None
+
+
+class UnknownVersionError(ValueError):
+    """A profile or version that does not exist."""
+
+
+class Service:
+    """A collection, its store, and the weights of every profile."""
+
+    def __init__(self, source: Source, url: str, settings: Settings) -> None:
+        self.settings = settings
+        self.store = Store(url, source.index.n_bits)
+        self.collection = Collection(source, self.store.items)
+        self.searchers = ThreadPoolExecutor(n_threads(), "bitrank-search")
+        uniform, index_weights = np.ones(source.index.n_bits, np.float32), source.index.weights
+        self.store.profiles.add(HAMMING, uniform, "uniform")
+        if index_weights is None:
+            self.store.profiles.add(DEFAULT, uniform, "uniform")
+        else:
+            self.store.profiles.add(DEFAULT, index_weights, "index")
+        self._active: dict[str, Version] = {}
+        self._applied = -1
+        self._refreshing = threading.Lock()
+        self.refresh_active()
+        self.learning = Learning(self.store, self.collection)
+        self._random, self._drawing = np.random.default_rng(settings.random_state), threading.Lock()
+        self._woken, self._closed = threading.Event(), threading.Event()
+        # Two threads, since learning may take longer than a version may take to become active in every process.
+        self._workers = [threading.Thread(target=work, daemon=True) for work in (self._follow, self._learn)]
+        for worker in self._workers:
+            worker.start()
+
+    def close(self) -> None:
+        """Stop searching and learning, and close the data base."""
+        self._closed.set()
+        self._woken.set()
+        for worker in self._workers:
+            worker.join()
+        self.searchers.shutdown()
+        self.store.close()
+
+    def wake(self) -> None:
+        """Learn what is new in the store now, not at the next poll."""
+        self._woken.set()
+
+    def _follow(self) -> None:
+        """Poll the store for changes by other processes."""
+        while not self._closed.wait(POLL_S):
+            try:
+                self.collection.refresh()
+                self.collection.refresh_sample()
+                self.refresh_active()
+            except SQLAlchemyError as error:
+                logger.warning("the data base does not answer, trying again: %s", error)
+
+    def _learn(self) -> None:
+        """Learn from new pages, at once where this process logged them."""
+        # The imports that the first page and the first vector need take a second: do them now, while nobody waits.
+        _ = feedback.ClickLearner, feedback.adapt_to_choices, self.collection.hasher
+        more = False
+        while not self._closed.is_set():
+            if not more:
+                self._woken.wait(POLL_S)
+                self._woken.clear()
+            try:
+                self.refresh_active()
+                start = time.monotonic()
+                more = self.learning.step(self._active)
+                self.refresh_active()
+                if more:
+                    # A long queue of pages may take half of this thread's time: searches come first.
+                    self._closed.wait(time.monotonic() - start)
+            except SQLAlchemyError:
+                more = False  # `_follow` logs it
+                self._closed.wait(POLL_S)
+
+    # Weights
+
+    def active(self, profile: str) -> Version:
+        """Return the active version of a profile."""
+        version = self._active.get(profile)
+        if version is None:
+            self.refresh_active()  # another process may have created the profile just now
+            version = self._active.get(profile)
+        if version is None:
+            raise UnknownVersionError(f"no profile {profile!r:.80}")
+        return version
+
+    def refresh_active(self) -> None:
+        """Apply activations by this process or by others."""
+        with self._refreshing:
+            applied, active = self.store.profiles.active(self._applied)
+            if applied == self._applied:
+                return
+            changed = [name for name, version in self._active.items() if active[name].number != version.number]
+            self._active, self._applied = active, applied
+        if self.collection.index.weights is None or DEFAULT in changed:
+            self.collection.index.weights = active[DEFAULT].weights  # rows are sorted for it where that pays
+
+    def weights(self, profile: str, version: VersionChoice) -> tuple[int | str, Weights]:
+        """Return the weights to search with and the number of their version; None is the active version."""
+        active = self.active(profile)
+        if version is None or version == active.number:
+            return active.number, active.weights
+        if version == "candidate":
+            candidate = self.learning.candidate(profile)
+            return version, active.weights if candidate is None else candidate
+        stored = self.store.profiles.version(profile, version)
+        if stored is None:
+            raise UnknownVersionError(f"profile {profile!r} has no version {version}")
+        return stored.number, stored.weights
+
+    # Searches
+
+    def search(
+        self,
+        query: SearchQuery,
+        k: int,
+        profile: str,
+        version: VersionChoice,
+        explore: int | None,
+        chosen: Sequence[int] = (),
+    ) -> dict[str, Any]:
+        """Search for a page of results, without the item that is the query."""
+        number, weights = self.weights(profile, version)
+        if profile == HAMMING:
+            if chosen:
+                raise ValueError("the profile hamming weighs every bit the same: chosen needs another profile")
+            query = query._replace(vector=query.code)
+        elif chosen:
+            weights = self._adapt_to_choices(query, weights, chosen)
+        if explore is None:
+            explore = 0 if profile == HAMMING else self.settings.explore * k // self.settings.page_size
+        n_top = max(0, k - explore)
+        ids, distances = self._nearest(query, weights, n_top) if n_top else _NO_RESULTS
+        explored = np.zeros(len(ids), bool)
+        if explore:
+            ids, distances, explored = self._explore(query, ids, distances, weights, min(explore, k))
+        return {
+            "query": {"code": query.code.tobytes().hex(), "item": query.item},
+            "profile": profile,
+            "version": number,
+            "results": self._results(ids, distances, explored),
+        }
+
+    def _nearest(self, query: SearchQuery, weights: Weights, k: int) -> tuple[Ids, Distances]:
+        """Find the k nearest items other than the query."""
+        results = self.collection.index.search(query.vector, k + (query.item is not None), weights=weights, threads=1)
+        keep = (results.ids[0] >= 0) & (results.ids[0] != query.item)
+        return results.ids[0][keep][:k], results.distances[0][keep][:k]
+
+    def _adapt_to_choices(self, query: SearchQuery, weights: Weights, chosen: Sequence[int]) -> Weights:
+        """Compute weights for this query alone that rank chosen items before the others of its first page."""
+        chosen = [item for item in chosen if self.collection.has(item) and item != query.item]
+        results = self.collection.index.search(query.vector, self.settings.page_size, weights=weights, threads=1)
+        passed = [item for item in results.ids[0].tolist() if item >= 0 and item not in (query.item, *chosen)]
+        codes = self.collection.codes
+        return feedback.adapt_to_choices(weights, query.vector, codes(passed), codes(chosen))
+
+    def _explore(
+        self, query: SearchQuery, ids: Ids, distances: Distances, weights: Weights, n_slots: int
+    ) -> tuple[Ids, Distances, npt.NDArray[np.bool_]]:
+        """Mix items from deeper ranks into the best results."""
+        sample = self.collection.sample
+        with self._drawing:
+            random = np.random.default_rng(self._random.integers(2**63))
+        try:
+            top = self.collection.index.codes(ids)
+        except ValueError:  # one of them was removed just now
+            return ids, distances, np.zeros(len(ids), bool)
+        rows, explored = feedback.explore(query.code[0], top, sample.codes, n_slots, random)
+        far = rows[explored]
+        mixed_ids, mixed_distances = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
+        mixed_ids[~explored], mixed_distances[~explored] = ids, distances
+        mixed_ids[explored] = sample.ids[far]
+        mixed_distances[explored] = query_distances(query.vector, sample.codes[far], weights)[0]
+        keep = ~explored
+        keep[explored] = [self.collection.has(item) for item in sample.ids[far].tolist()]
+        return mixed_ids[keep], mixed_distances[keep], explored[keep]
+
+    def _results(self, ids: Ids, distances: Distances, explored: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
+        listed = ids.tolist()
+        rows = zip(
+            listed,
+            distances.tolist(),
+            tie_ranks(distances, explored),
+            explored.tolist(),
+            self.collection.descriptions(listed),
+            strict=True,
+        )
+        return [
+            {
+                "id": item,
+                "rank": rank,
+                "distance": distance,
+                "tie": tie,
+                "explored": is_explored,
+                "title": description.title,
+                "image": description.image,
+                "payload": description.payload,
+            }
+            for rank, (item, distance, tie, is_explored, description) in enumerate(rows, 1)
+        ]
+
+    # Pages
+
+    def log_page(self, logged: feedback.LoggedPage, query: SearchQuery) -> tuple[bool, int]:
+        """Log an answered page without the items that are gone; returns whether its key is new, and the count."""
+        missing = set(self.collection.missing(logged.shown))
+        kept = [(item, flag) for item, flag in zip(logged.shown, logged.explored, strict=True) if item not in missing]
+        if not kept:
+            raise ValueError(f"shown must hold items of this collection, got {logged.shown[0]} and no other of it")
+        logged = logged._replace(shown=[item for item, _ in kept], explored=[flag for _, flag in kept])
+        clicked = set(logged.clicked)
+        page = feedback.Page(
+            query.vector,
+            self.collection.codes(logged.shown),
+            np.array([item in clicked for item in logged.shown]),
+            np.array(logged.explored),
+        )
+        answer = self.store.pages.add(logged, page)
+        self.wake()
+        return answer
+
+
+_NO_RESULTS = (np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+def to_json(value: Any) -> bytes:
+    """Encode a value as compact JSON."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

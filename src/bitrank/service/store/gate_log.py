@@ -1,0 +1,60 @@
+"""`GateLog`: what the click gate found over time, and the activations that followed."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import sqlalchemy as sa
+
+from bitrank.service.store.database import Database
+from bitrank.service.store.profiles import activate_version, add_version, lock_profile, read_activations
+from bitrank.service.store.tables import quality
+from bitrank.vocabulary import Weights
+
+
+class GateLog:
+    """Findings of the gate, one per profile and number of pages."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(
+        self, profile: str, n_pages: int, figures: dict[str, Any], active: int, candidate: Weights | None
+    ) -> int | None:
+        """Log what the gate found after n pages; a candidate that passed becomes a version and is activated.
+
+        Does nothing where another process decided at the same page, and activates nothing where the active version
+        has changed meanwhile. Returns the number of the new version, if any.
+        """
+        try:
+            with self._database.write() as connection:
+                lock_profile(connection, profile)
+                row = {"profile": profile, "n_pages": n_pages, "time": time.time(), "figures": json.dumps(figures)}
+                connection.execute(sa.insert(quality), row)
+                if candidate is None or read_activations(connection, profile)[-1].version != active:
+                    return None
+                number = add_version(connection, profile, candidate, "clicks", figures, n_pages, active)
+                activate_version(connection, profile, number, "gate", n_pages)
+                return number
+        except sa.exc.IntegrityError:
+            return None
+
+    def count(self, profile: str, after: int) -> tuple[int, int]:
+        """Count the decisions after a page; returns the count, and the last page that the gate decided at."""
+        query = sa.select(sa.func.count(), sa.func.max(quality.c.n_pages)).where(quality.c.profile == profile)
+        with self._database.read() as connection:
+            n, last = connection.execute(query.where(quality.c.n_pages > after)).one()
+        return int(n), max(after, int(last or 0))
+
+    def last_alarm(self, profile: str) -> bool:
+        """Read whether the newest finding is an alarm."""
+        return any(finding["alarm"] for finding in self.findings(profile, 1))
+
+    def findings(self, profile: str, limit: int) -> list[dict[str, Any]]:
+        """Read the newest findings, oldest first."""
+        query = sa.select(quality).where(quality.c.profile == profile).order_by(quality.c.n_pages.desc()).limit(limit)
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [{"time": row.time, "n_pages": row.n_pages} | json.loads(row.figures) for row in reversed(rows)]

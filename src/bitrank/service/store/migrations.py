@@ -1,0 +1,37 @@
+"""Formats of the data base, and the statements that bring an older one up to date."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from bitrank.service.store.tables import facts, metadata
+
+FORMAT = 2
+# The statements that make each format of the one before it. Never change an entry: add one.
+MIGRATIONS = {
+    2: (  # `n_clicks` counted pages
+        "ALTER TABLE clicks RENAME TO pages",
+        "ALTER TABLE profiles RENAME COLUMN n_clicks TO n_pages",
+        "ALTER TABLE versions RENAME COLUMN n_clicks TO n_pages",
+        "ALTER TABLE activations RENAME COLUMN n_clicks TO n_pages",
+        "ALTER TABLE quality RENAME COLUMN n_clicks TO n_pages",
+    ),
+}
+
+
+def prepare(connection: sa.Connection) -> None:
+    """Create the tables, or migrate those of an older format, within the transaction of the connection."""
+    is_format = facts.c.name == "format"
+    if sa.inspect(connection).has_table(facts.name):
+        # Format 1 wrote its number after its tables; a process that died in between left none.
+        found = connection.scalar(sa.select(facts.c.value).where(is_format)) or 1
+        if found > FORMAT:
+            raise ValueError(f"the data base must have format {FORMAT} or older, got one with {found}: update bitrank")
+        if found == FORMAT:
+            return
+        for number in range(found + 1, FORMAT + 1):
+            for statement in MIGRATIONS[number]:
+                connection.execute(sa.text(statement))
+        connection.execute(sa.delete(facts).where(is_format))
+    metadata.create_all(connection)
+    connection.execute(sa.insert(facts), {"name": "format", "value": FORMAT})

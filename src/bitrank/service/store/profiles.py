@@ -1,0 +1,206 @@
+"""`ProfileStore`: profiles, versions of their weights, and the log of activations."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+
+from bitrank.service.store.database import Database, last_change, next_change
+from bitrank.service.store.tables import activations, profiles, versions
+from bitrank.vocabulary import Weights
+
+HAMMING = "hamming"  # read-only: uniform weights, for comparison
+DEFAULT = "default"
+
+
+class Version(NamedTuple):
+    """Weights of a profile, and their origin."""
+
+    profile: str
+    number: int
+    time: float
+    weights: Weights
+    made_from: int | None
+    origin: str  # "uniform", "index", "given" or "clicks"
+    n_pages: int
+    figures: dict[str, Any]
+
+
+class Activation(NamedTuple):
+    """One entry of a profile's log of activations."""
+
+    number: int
+    version: int
+    reason: str  # "start", "gate", "user" or "rollback"
+    n_pages: int
+    time: float
+
+
+class ProfileStore:
+    """Profiles with their versions and activations."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def n_pages(self) -> dict[str, int]:
+        """Count the logged pages of every profile, oldest profile first."""
+        with self._database.read() as connection:
+            rows = connection.execute(sa.select(profiles.c.name, profiles.c.n_pages).order_by(profiles.c.created))
+            return {row.name: row.n_pages for row in rows}
+
+    def add(self, name: str, weights: Weights, origin: str) -> bool:
+        """Create a profile with its first version active; False where it exists already."""
+        now = time.time()
+        try:
+            with self._database.write() as connection:
+                connection.execute(sa.insert(profiles), {"name": name, "n_pages": 0, "created": now})
+                _insert_version(connection, Version(name, 1, now, weights, None, origin, 0, {}))
+                activate_version(connection, name, 1, "start")
+        except sa.exc.IntegrityError:
+            return False
+        return True
+
+    def add_version(self, profile: str, weights: Weights, origin: str) -> int:
+        """Keep weights as a new version of a profile, not yet active; returns its number."""
+        with self._database.write() as connection:
+            return add_version(connection, profile, weights, origin, {})
+
+    def versions(self, profile: str) -> list[Version]:
+        """Read all versions of a profile, oldest first."""
+        query = sa.select(versions).where(versions.c.profile == profile).order_by(versions.c.number)
+        with self._database.read() as connection:
+            return [_read_version(row) for row in connection.execute(query)]
+
+    def n_versions(self, profile: str) -> int:
+        """Count the versions of a profile."""
+        query = sa.select(sa.func.count()).select_from(versions).where(versions.c.profile == profile)
+        with self._database.read() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def version(self, profile: str, number: int) -> Version | None:
+        """Read one version; None where there is none of this number."""
+        query = sa.select(versions).where(versions.c.profile == profile, versions.c.number == number)
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else _read_version(row)
+
+    def activations(self, profile: str) -> list[Activation]:
+        """Read the activations of a profile, oldest first."""
+        with self._database.read() as connection:
+            return read_activations(connection, profile)
+
+    def last_choice(self, profile: str) -> Activation:
+        """Read the last activation that was not the gate's: learning begins after it."""
+        return [entry for entry in self.activations(profile) if entry.reason != "gate"][-1]
+
+    def activate(self, profile: str, number: int) -> None:
+        """Make a version of a profile the active one."""
+        with self._database.write() as connection:
+            activate_version(connection, profile, number, "user")
+
+    def roll_back(self, profile: str) -> int | None:
+        """Undo the last activation not yet undone; returns the version that is active again, None where none is."""
+        with self._database.write() as connection:
+            lock_profile(connection, profile)
+            stack = active_stack(read_activations(connection, profile))
+            if len(stack) < 2:
+                return None
+            activate_version(connection, profile, stack[-2], "rollback")
+            return stack[-2]
+
+    def active(self, changed_after: int) -> tuple[int, dict[str, Version]]:
+        """Read the number of the last activation of any profile and, if it changed, every active version."""
+        with self._database.read() as connection:
+            last = last_change(connection, "versions")
+            if last == changed_after:
+                return last, {}
+            newest = sa.select(activations.c.profile, sa.func.max(activations.c.number).label("number"))
+            newest_of = newest.group_by(activations.c.profile).subquery()
+            joined = (
+                sa.select(versions)
+                .join(activations, _join(activations, "version", versions))
+                .join(newest_of, _join(newest_of, "number", activations))
+            )
+            return last, {row.profile: _read_version(row) for row in connection.execute(joined)}
+
+
+def active_stack(log: Iterable[Activation]) -> list[int]:
+    """List the versions that rollbacks would go through, the active one last.
+
+    Examples
+    --------
+    >>> log = [(1, "start"), (2, "gate"), (3, "gate"), (2, "rollback"), (4, "user")]
+    >>> active_stack(Activation(n, version, reason, 0, 0.0) for n, (version, reason) in enumerate(log))
+    [1, 2, 4]
+    """
+    stack: list[int] = []
+    for entry in log:
+        if entry.reason == "rollback":
+            stack.pop()
+        else:
+            stack.append(entry.version)
+    return stack
+
+
+def lock_profile(connection: sa.Connection, profile: str) -> int:
+    """Lock the row of a profile until the commit; returns its number of pages."""
+    query = sa.select(profiles.c.n_pages).where(profiles.c.name == profile)
+    return int(connection.execute(query.with_for_update()).scalar_one())
+
+
+def add_version(
+    connection: sa.Connection,
+    profile: str,
+    weights: Weights,
+    origin: str,
+    figures: dict[str, Any],
+    n_pages: int | None = None,
+    made_from: int | None = None,
+) -> int:
+    """Insert the next version of a profile, within a transaction; returns its number."""
+    n_logged = lock_profile(connection, profile)
+    newest = sa.select(sa.func.max(versions.c.number)).where(versions.c.profile == profile)
+    number = int(connection.execute(newest).scalar_one()) + 1
+    n_pages = n_logged if n_pages is None else n_pages
+    _insert_version(connection, Version(profile, number, time.time(), weights, made_from, origin, n_pages, figures))
+    return number
+
+
+def activate_version(
+    connection: sa.Connection, profile: str, version: int, reason: str, n_pages: int | None = None
+) -> None:
+    """Log an activation, within a transaction."""
+    n_logged = lock_profile(connection, profile)
+    newest = sa.select(sa.func.max(activations.c.number)).where(activations.c.profile == profile)
+    number = (connection.execute(newest).scalar_one() or 0) + 1
+    entry = Activation(number, version, reason, n_logged if n_pages is None else n_pages, time.time())
+    connection.execute(sa.insert(activations), entry._asdict() | {"profile": profile})
+    next_change(connection, "versions")
+
+
+def read_activations(connection: sa.Connection, profile: str) -> list[Activation]:
+    """Read the activations of a profile, oldest first, within a transaction."""
+    query = sa.select(activations).where(activations.c.profile == profile).order_by(activations.c.number)
+    return [Activation(row.number, row.version, row.reason, row.n_pages, row.time) for row in connection.execute(query)]
+
+
+def _insert_version(connection: sa.Connection, version: Version) -> None:
+    row = version._asdict()
+    row |= {"weights": version.weights.astype("<f4").tobytes(), "figures": json.dumps(version.figures)}
+    connection.execute(sa.insert(versions), row)
+
+
+def _read_version(row: Any) -> Version:
+    weights = np.frombuffer(row.weights, "<f4").astype(np.float32)
+    figures = json.loads(row.figures)
+    return Version(row.profile, row.number, row.time, weights, row.made_from, row.origin, row.n_pages, figures)
+
+
+def _join(left: sa.FromClause, column: str, right: sa.FromClause) -> Any:
+    """Join on the profile, and on a column of the left that holds numbers of the right."""
+    return sa.and_(left.c.profile == right.c.profile, left.c[column] == right.c.number)

@@ -1,0 +1,97 @@
+"""Tables of the service's data base. A change here needs a new format in `migrations`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+_required = partial(sa.Column, nullable=False)
+
+
+def _profile(primary_key: bool = True) -> sa.Column[str]:
+    return sa.Column("profile", sa.String(64), sa.ForeignKey("profiles.name"), primary_key=primary_key, nullable=False)
+
+
+# What must never change in a data base: its format and the number of bits per code.
+facts = sa.Table(
+    "facts",
+    metadata,
+    sa.Column("name", sa.String(40), primary_key=True),
+    _required("value", sa.BigInteger),
+)
+# Counters that rise with every change: one small query tells a process what it has not yet applied.
+changes = sa.Table(
+    "changes",
+    metadata,
+    sa.Column("name", sa.String(40), primary_key=True),
+    _required("value", sa.BigInteger),
+)
+# What the API added, replaced or removed. A removed item keeps its row, which hides an item of the index.
+items = sa.Table(
+    "items",
+    metadata,
+    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
+    _required("removed", sa.Boolean),
+    _required("code", sa.LargeBinary),
+    sa.Column("title", sa.Text),
+    sa.Column("image", sa.Text),
+    _required("payload", sa.Text),
+    _required("changed", sa.BigInteger, index=True),
+)
+profiles = sa.Table(
+    "profiles",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    _required("n_pages", sa.BigInteger),
+    _required("created", sa.Double),
+)
+# One row per answered page; `number` counts the pages of a profile without a gap.
+pages = sa.Table(
+    "pages",
+    metadata,
+    sa.Column("key", sa.String(200), primary_key=True),
+    _profile(primary_key=False),
+    _required("number", sa.BigInteger),
+    _required("time", sa.Double),
+    sa.Column("version", sa.Integer),
+    sa.Column("query_item", sa.BigInteger),
+    _required("query_code", sa.LargeBinary),
+    sa.Column("magnitudes", sa.LargeBinary),  # of a query that was a vector of reals
+    _required("shown", sa.Text),
+    _required("shown_codes", sa.LargeBinary),
+    sa.UniqueConstraint("profile", "number"),
+)
+versions = sa.Table(
+    "versions",
+    metadata,
+    _profile(),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    _required("time", sa.Double),
+    _required("weights", sa.LargeBinary),
+    sa.Column("made_from", sa.Integer),
+    _required("origin", sa.String(20)),
+    _required("n_pages", sa.BigInteger),
+    _required("figures", sa.Text),
+)
+activations = sa.Table(
+    "activations",
+    metadata,
+    _profile(),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    _required("version", sa.Integer),
+    _required("reason", sa.String(20)),
+    _required("n_pages", sa.BigInteger),
+    _required("time", sa.Double),
+)
+# One row per gate decision. The key makes sure that only one of several processes decides at a page.
+quality = sa.Table(
+    "quality",
+    metadata,
+    _profile(),
+    sa.Column("n_pages", sa.BigInteger, primary_key=True, autoincrement=False),
+    _required("time", sa.Double),
+    _required("figures", sa.Text),
+)
