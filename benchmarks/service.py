@@ -27,7 +27,7 @@ from report import RESULTS, write_results
 
 from bitrank import Index
 from bitrank.checks import n_threads
-from bitrank.service.ranking import Service, Settings, to_json
+from bitrank.service.service import Service, Settings, to_json
 from bitrank.service.schemas import Search
 from bitrank.service.sources import NoItems, Source
 
@@ -126,11 +126,11 @@ def parts(index: Index, explore: int, folder: Path) -> dict[str, float]:
     """Return the CPU milliseconds of the parts of a search within the service."""
     service = Service(Source("codes", index, NoItems()), f"sqlite:///{folder / 'parts.db'}", Settings())
     text, weights = json.dumps({"item": 5, "k": K, "explore": explore}), np.ones(N_BITS, np.float32)
-    page = service.find(service.collection.query_of_item(5), K, "default", None, explore)
+    page = service.search(service.collection.query_of_item(5), K, "default", None, explore)
     steps = {
         "parse and check the request": lambda: Search.model_validate(json.loads(text)),
         "look up the item's code": lambda: service.collection.query_of_item(5),
-        "find and describe the page": lambda: service.find(
+        "find and describe the page": lambda: service.search(
             service.collection.query_of_item(5), K, "default", None, explore
         ),
         "of this, the index": lambda: index.search(index.codes([5]), K + 1, weights=weights, threads=1),
@@ -174,7 +174,7 @@ def measure(kind: str, explore: int, seconds: float, folder: Path) -> dict:
         process.send_signal(signal.SIGTERM)
         process.wait()
     with sqlite3.connect(data / "bitrank.db") as connection:
-        stored = {key for (key,) in connection.execute("SELECT key FROM clicks")}
+        stored = {key for (key,) in connection.execute("SELECT key FROM pages")}
     rate_after = bare(index, 3)
     p50, p99 = np.percentile(log["search"], [50, 99]) * 1e3
     rate_bare = (rate_before + rate_after) / 2

@@ -14,7 +14,7 @@ import uvicorn
 
 from bitrank.service import process
 from bitrank.service.app import create_app
-from bitrank.service.ranking import Service, Settings
+from bitrank.service.service import Service, Settings
 
 
 @contextlib.contextmanager

@@ -279,7 +279,7 @@ def test_a_click_moves_the_ranking_and_marks_it(digit, service, profile):
     choose(digit, "learned", before[12])
     after = ranked(digit)
     assert after != before
-    assert n_clicks(service, profile) == 1
+    assert n_pages(service, profile) == 1
     marks = dict(digit.locator("#learned li:not(.explored)").evaluate_all(MARKS))
     for place, item in enumerate(after):
         moved = before.index(item) - place if item in before else None
@@ -294,8 +294,8 @@ MARK = "card.querySelector('.move [aria-hidden]')?.textContent ?? ''"
 MARKS = f"cards => cards.map(card => [Number(card.dataset.id), {MARK}])"
 
 
-def n_clicks(service, profile):
-    return next(row["n_clicks"] for row in call("GET", f"{service}/profiles") if row["name"] == profile)
+def n_pages(service, profile):
+    return next(row["n_pages"] for row in call("GET", f"{service}/profiles") if row["name"] == profile)
 
 
 def test_a_second_click_is_about_what_is_still_open(digit, service, profile):
@@ -308,7 +308,7 @@ def test_a_second_click_is_about_what_is_still_open(digit, service, profile):
     expect(digit.locator("#status")).to_contain_text("chosen already")
     second = next(item for item in ids(digit, "hamming") if item != first)
     choose(digit, "hamming", second)
-    assert n_clicks(service, profile) == len(sent) == 2
+    assert n_pages(service, profile) == len(sent) == 2
     assert sent[0]["clicked"] == [first]
     assert sent[1]["clicked"] == [second]
     assert first not in [shown["id"] for shown in sent[1]["shown"]]
@@ -330,7 +330,7 @@ def test_a_click_whose_answer_is_lost_counts_once(digit, visit, service, profile
     digit.route("**/feedback", lose)
     choose(digit, "learned", ranked(digit)[5])
     assert lost
-    assert n_clicks(service, profile) == 1
+    assert n_pages(service, profile) == 1
     visit.expected("ERR_FAILED")
 
 
@@ -445,7 +445,7 @@ def test_every_profile_has_its_own(digit, service, profile):
     check_bars(digit, weights)
     assert ranked(digit) != uniform
     choose(digit, "learned", ranked(digit)[7])
-    assert (n_clicks(service, profile), n_clicks(service, other)) == (0, 1)
+    assert (n_pages(service, profile), n_pages(service, other)) == (0, 1)
     expect(digit).to_have_url(re.compile(f"profile={other}"))
 
 

@@ -179,9 +179,9 @@ def test_the_same_key_counts_once(client):
     page = page_of(client)
     body = page | {"key": "one", "clicked": [page["shown"][2]["id"]]}
     first, again = client.post("/feedback", json=body), client.post("/feedback", json=body)
-    assert (first.status_code, first.json()) == (201, {"accepted": True, "n_clicks": 1})
-    assert (again.status_code, again.json()) == (200, {"accepted": False, "n_clicks": 1})
-    assert client.post("/feedback", json=body | {"key": "two"}).json() == {"accepted": True, "n_clicks": 2}
+    assert (first.status_code, first.json()) == (201, {"accepted": True, "n_pages": 1})
+    assert (again.status_code, again.json()) == (200, {"accepted": False, "n_pages": 1})
+    assert client.post("/feedback", json=body | {"key": "two"}).json() == {"accepted": True, "n_pages": 2}
 
 
 def test_one_key_from_many_threads_counts_once(client):
@@ -198,15 +198,15 @@ def test_one_key_from_many_threads_counts_once(client):
     for thread in threads:
         thread.join()
     assert sorted(statuses) == [200] * 15 + [201] * 5
-    assert client.get("/profiles").json()[1]["n_clicks"] == 5
+    assert client.get("/profiles").json()[1]["n_pages"] == 5
 
 
 def test_clicks_of_profiles_are_kept_apart(client):
     body = page_of(client) | {"clicked": []}
     assert client.put("/profiles/tenant").status_code == 201
-    assert client.post("/feedback?profile=tenant", json=body | {"key": "a"}).json()["n_clicks"] == 1
-    assert client.post("/feedback", json=body | {"key": "b", "profile": "tenant"}).json()["n_clicks"] == 2
-    assert client.post("/feedback", json=body | {"key": "c"}).json()["n_clicks"] == 1
+    assert client.post("/feedback?profile=tenant", json=body | {"key": "a"}).json()["n_pages"] == 1
+    assert client.post("/feedback", json=body | {"key": "b", "profile": "tenant"}).json()["n_pages"] == 2
+    assert client.post("/feedback", json=body | {"key": "c"}).json()["n_pages"] == 1
 
 
 def test_a_removed_item_does_not_lose_the_click(client):
@@ -314,7 +314,7 @@ def test_an_index_with_weights_starts_from_them(tmp_path):
         assert found(client.post("/search", json=body)) == reference(BITS[0], weights, 9, leave_out=1)
 
 
-def test_a_data_base_of_other_codes_is_refused(files, tmp_path):
+def test_a_database_of_other_codes_is_refused(files, tmp_path):
     with serving(load(files), tmp_path):
         pass
     other = sources.Source("other", Index(np.zeros((1, 2), np.uint8)), sources.NoItems())
@@ -350,7 +350,7 @@ GOOD = {"key": "k", "query": {"item": 1}, "shown": [{"id": 1}, {"id": 4}], "clic
         ("POST", "/search", {"vector": [1.0]}, 422, "vector must hold 20 numbers, got 1"),
         ("POST", "/search", {"vector": []}, 422, "vector"),
         ("POST", "/search", {"vector": [1e308] * 20}, 422, "float32"),
-        ("POST", "/feedback", GOOD | {"clicked": [7]}, 422, "clicked must be among what was shown, got 7"),
+        ("POST", "/feedback", GOOD | {"clicked": [7]}, 422, "clicked must be among the items shown, got 7"),
         ("POST", "/feedback", GOOD | {"shown": [{"id": 1}, {"id": 1}], "clicked": []}, 422, "every item once"),
         ("POST", "/feedback", GOOD | {"shown": [{"id": 2}], "clicked": []}, 422, "items of this collection, got 2"),
         ("POST", "/feedback", GOOD | {"shown": []}, 422, "shown"),
@@ -482,8 +482,8 @@ def test_metrics_and_health(client):
     assert client.get("/healthz").json() == {"status": "ok"}
     lines = client.get("/metrics").text.splitlines()
     assert 'bitrank_requests_total{route="/search",status="200"} 1.0' in lines
-    assert 'bitrank_clicks_total{kind="new"} 1.0' in lines
-    assert 'bitrank_clicks_total{kind="again"} 1.0' in lines
+    assert 'bitrank_pages_total{kind="new"} 1.0' in lines
+    assert 'bitrank_pages_total{kind="again"} 1.0' in lines
     assert "bitrank_items 300.0" in lines
     assert 'bitrank_active_version{profile="default"} 1.0' in lines
     assert not any("12345" in line for line in lines)

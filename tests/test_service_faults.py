@@ -1,4 +1,4 @@
-"""What happens when things go wrong: killed at any moment, a full disk, a locked data base, a lost parent."""
+"""What happens when things go wrong: killed at any moment, a full disk, a locked database, a lost parent."""
 
 import itertools
 import os
@@ -67,10 +67,10 @@ class Writer(threading.Thread):
 def logged(folder):
     """Keys of all clicks, ids and codes of all items, and the count of the profile, straight from the file."""
     with sqlite3.connect(folder / "bitrank.db") as connection:
-        keys = [key for (key,) in connection.execute("SELECT key FROM clicks")]
+        keys = [key for (key,) in connection.execute("SELECT key FROM pages")]
         items = dict(connection.execute("SELECT id, hex(code) FROM items WHERE NOT removed"))
-        ((count,),) = connection.execute("SELECT n_clicks FROM profiles WHERE name = 'default'")
-        numbers = [n for (n,) in connection.execute("SELECT number FROM clicks ORDER BY number")]
+        ((count,),) = connection.execute("SELECT n_pages FROM profiles WHERE name = 'default'")
+        numbers = [n for (n,) in connection.execute("SELECT number FROM pages ORDER BY number")]
         ((sound,),) = connection.execute("PRAGMA integrity_check")
     connection.close()
     return keys, items, count, numbers, sound
@@ -115,7 +115,7 @@ def test_killed_thirty_times_nothing_acknowledged_is_lost_and_nothing_is_there_t
     # All of it is served again, by a process that knows nothing but the file.
     with Command("--index", index, "--data", tmp_path) as command, httpx.Client(base_url=command.address) as client:
         assert client.get("/collection").json()["n_items"] == len(CODES) + len(sent)
-        assert client.get("/profiles").json()[1]["n_clicks"] == count
+        assert client.get("/profiles").json()[1]["n_pages"] == count
         for item, code in list(sent.items())[:5]:
             assert client.get(f"/items/{item}").json()["code"] == code
 
@@ -131,7 +131,7 @@ def test_a_lost_parent_takes_its_worker_along(index, tmp_path):
     assert not os.path.exists(f"/proc/{worker}")
 
 
-def test_a_worker_killed_while_the_data_base_is_locked_comes_back_when_the_lock_is_gone(index, tmp_path):
+def test_a_worker_killed_while_the_database_is_locked_comes_back_when_the_lock_is_gone(index, tmp_path):
     with Command("--index", index, "--data", tmp_path) as command:
         holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")
@@ -155,7 +155,7 @@ def click(client, key):
     return client.post("/feedback", json=body)
 
 
-def test_a_locked_data_base_gives_503_and_loses_nothing(index, tmp_path):
+def test_a_locked_database_gives_503_and_loses_nothing(index, tmp_path):
     with Command("--index", index, "--data", tmp_path) as command:
         with httpx.Client(base_url=command.address, timeout=30) as client:
             assert click(client, "before").status_code == 201
@@ -212,14 +212,14 @@ def test_a_full_disk_gives_503_and_loses_nothing(index, tmp_path):
         assert "full" in refused.json()["detail"] or "I/O" in refused.json()["detail"]
         assert len(done) > 10
         assert client.post("/search", json={"item": 1}).status_code == 200
-        assert client.get("/profiles").json()[1]["n_clicks"] == len(done)
+        assert client.get("/profiles").json()[1]["n_pages"] == len(done)
         for key in (done[0], done[-1]):
             assert click(client, key).status_code == 200, "an acknowledged click is still there"
         if mounts:
             # The mount belongs to the service; it is reached through its process. With room again, all goes on.
             os.remove(f"/proc/{command.worker()}/root{small}/ballast")
             assert click(client, "again").status_code == 201
-            assert client.get("/profiles").json()[1]["n_clicks"] == len(done) + 1
+            assert client.get("/profiles").json()[1]["n_pages"] == len(done) + 1
 
 
 def limit_files():

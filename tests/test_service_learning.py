@@ -59,7 +59,7 @@ def wait_until_learned(client):
     end = time.monotonic() + 60
     while time.monotonic() < end:
         lines = client.get("/metrics").text.splitlines()
-        if 'bitrank_clicks_to_learn{profile="default"} 0.0' in lines:
+        if 'bitrank_pages_to_learn{profile="default"} 0.0' in lines:
             return
         time.sleep(0.01)
     raise TimeoutError("the clicks are not learned")
@@ -110,15 +110,15 @@ def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_und
         entry = listed["activations"][-1]
         assert entry["reason"] == "gate"
         newest = client.get(f"/profiles/default/versions/{listed['active']}").json()
-        assert (newest["origin"], newest["n_clicks"]) == ("clicks", entry["n_clicks"])
+        assert (newest["origin"], newest["n_pages"]) == ("clicks", entry["n_pages"])
         assert np.ptp(newest["weights"]) > 0
         quality = client.get("/profiles/default/quality").json()
-        last = next(row for row in quality if row["n_pages"] == entry["n_clicks"])
+        last = next(row for row in quality if row["n_pages"] == entry["n_pages"])
         assert last["decision"] == "activate"
         assert last["candidate"] == newest["figures"]["candidate"]
         assert last["candidate"] >= last["hamming"] - 0.01
         assert not last["alarm"]
-        assert all(row["decision"] == "keep" for row in quality if row["n_pages"] < entry["n_clicks"])
+        assert all(row["decision"] == "keep" for row in quality if row["n_pages"] < entry["n_pages"])
         learned = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
         assert learned["results"] != uniform["results"]
 
@@ -128,13 +128,13 @@ def test_clicks_move_the_candidate_then_the_gate_lets_it_pass_and_a_rollback_und
         user.answer(8)
         assert versions(client)["active"] == newest["made_from"], "what was undone must not come back at once"
         candidate = client.service.learning.candidate("default")
-        n_log = client.get("/profiles").json()[1]["n_clicks"]
+        n_log = client.get("/profiles").json()[1]["n_pages"]
 
     # A restart reads the log after the rollback, and arrives at the same candidate.
     with serving(source(collection), tmp_path, random_state=1) as client:
         wait_until_learned(client)
         np.testing.assert_array_equal(client.service.learning.candidate("default"), candidate)
-        assert client.get("/profiles").json()[1]["n_clicks"] == n_log
+        assert client.get("/profiles").json()[1]["n_pages"] == n_log
         assert versions(client)["active"] == newest["made_from"]
 
 
@@ -164,7 +164,7 @@ def test_the_alarm_rings_when_the_active_version_is_behind_hamming(collection, t
         assert rung["active"] < rung["hamming"]
 
 
-def test_two_processes_over_one_data_base_agree(collection, tmp_path):
+def test_two_processes_over_one_database_agree(collection, tmp_path):
     with serving(source(collection), tmp_path) as one, serving(source(collection), tmp_path) as two:
         number = one.post("/profiles/default/versions", json={"weights": [2.0] * 32}).json()["number"]
         one.post(f"/profiles/default/versions/{number}/activate")

@@ -1,4 +1,4 @@
-"""The service on PostgreSQL: several processes over one data base, which restart, are killed, and lose their server."""
+"""The service on PostgreSQL: several processes over one database, which restart, are killed, and lose their server."""
 
 import itertools
 import os
@@ -16,8 +16,9 @@ from serving import Command
 from sqlalchemy.exc import OperationalError
 
 from bitrank import Index
-from bitrank.service.ranking import POLL_S
-from bitrank.service.store import Item, Store
+from bitrank.service.service import POLL_S
+from bitrank.service.store import Store
+from bitrank.service.store.items import Item
 
 N_BITS = 32
 CODES = np.random.default_rng(0).integers(0, 256, (500, N_BITS // 8), dtype=np.uint8)
@@ -32,7 +33,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture
 def base(postgres):
-    """The address of an empty data base."""
+    """The address of an empty database."""
     return postgres.url(postgres.new_base())
 
 
@@ -43,7 +44,7 @@ def shared_base(postgres):
 
 @pytest.fixture(scope="module")
 def two(index, shared_base):
-    """Two services over one data base, started at the same moment; each test has a profile of its own."""
+    """Two services over one database, started at the same moment; each test has a profile of its own."""
     started = []
     threads = [threading.Thread(target=lambda: started.append(served(index, shared_base))) for _ in range(2)]
     for thread in threads:
@@ -80,8 +81,8 @@ def wait_until(true, seconds=30):
 def logged(base, profile):
     """Keys and numbers of a profile's log, and what the profile counts."""
     with psycopg.connect(base) as connection:
-        rows = connection.execute("SELECT key, number FROM bitrank.clicks WHERE profile = %s", [profile]).fetchall()
-        found = connection.execute("SELECT n_clicks FROM bitrank.profiles WHERE name = %s", [profile]).fetchone()
+        rows = connection.execute("SELECT key, number FROM bitrank.pages WHERE profile = %s", [profile]).fetchall()
+        found = connection.execute("SELECT n_pages FROM bitrank.profiles WHERE name = %s", [profile]).fetchone()
     return sorted(key for key, _ in rows), sorted(number for _, number in rows), found[0]
 
 
@@ -131,7 +132,7 @@ def test_a_click_on_an_item_that_another_just_added_is_whole(two, shared_base):
         }
         assert call(two[1], "POST", "/feedback", **body).status_code == 201
     with psycopg.connect(shared_base) as connection:
-        for (shown,) in connection.execute("SELECT shown FROM bitrank.clicks").fetchall():
+        for (shown,) in connection.execute("SELECT shown FROM bitrank.pages").fetchall():
             assert shown.count('"id"') == 2
 
 
@@ -149,10 +150,10 @@ def test_one_key_at_both_at_once_counts_once(two, shared_base):
         for thread in threads:
             thread.join()
     assert sorted(answers) == [200] * 60 + [201] * 20
-    keys, numbers, n_clicks = logged(shared_base, "keys")
+    keys, numbers, n_pages = logged(shared_base, "keys")
     assert keys == sorted(f"key-{number}" for number in range(20))
     assert numbers == list(range(1, 21))
-    assert n_clicks == 20
+    assert n_pages == 20
 
 
 class Load:
@@ -196,13 +197,13 @@ class Load:
 
 
 def assert_nothing_lost(load, base):
-    keys, numbers, n_clicks = logged(base, load.profile)
+    keys, numbers, n_pages = logged(base, load.profile)
     assert load.wrong == []
     assert set(load.acknowledged) <= set(keys)
     # A click may be there whose acknowledgement was lost, but none twice, and the numbers have no gap.
     assert len(keys) == len(set(keys)) <= len(load.acknowledged) + len(load.threads)
     assert numbers == list(range(1, len(keys) + 1))
-    assert n_clicks == len(keys)
+    assert n_pages == len(keys)
 
 
 def test_killed_processes_lose_no_click_and_count_none_twice(two, shared_base):
@@ -221,7 +222,7 @@ def test_killed_processes_lose_no_click_and_count_none_twice(two, shared_base):
     assert_nothing_lost(load, shared_base)
     for command in two:
         wait_until(
-            lambda command=command: 'clicks_to_learn{profile="killed"} 0.0' in call(command, "GET", "/metrics").text
+            lambda command=command: 'pages_to_learn{profile="killed"} 0.0' in call(command, "GET", "/metrics").text
         )
     # Both have learned from the same log, and of their decisions at a page there is one.
     with psycopg.connect(shared_base) as connection:
@@ -229,7 +230,7 @@ def test_killed_processes_lose_no_click_and_count_none_twice(two, shared_base):
     assert [number for (number,) in rows] == list(range(1, len(rows) + 1))
 
 
-def test_a_data_base_that_is_away_is_a_503_and_nothing_is_lost(index):
+def test_a_database_that_is_away_is_a_503_and_nothing_is_lost(index):
     server = PostgresServer().start()
     try:
         base = server.url()
@@ -273,7 +274,7 @@ def test_tables_of_others_are_not_touched(base):
     with psycopg.connect(base, autocommit=True) as connection:
         connection.execute("CREATE TABLE public.items (mine int)")
         store = Store(base, N_BITS)
-        store.add_items([Item(7, False, b"abcd", "seven", None, {})])
+        store.items.add([Item(7, False, b"abcd", "seven", None, {})])
         store.close()
         assert connection.execute("SELECT count(*) FROM public.items").fetchone() == (0,)
         assert connection.execute("SELECT title FROM bitrank.items").fetchone() == ("seven",)
@@ -288,7 +289,7 @@ def test_a_role_needs_no_more_than_its_schema(base):
         connection.execute("CREATE SCHEMA bitrank AUTHORIZATION tenant")
         for _ in range(2):  # made, and found again
             store = Store(guest, N_BITS)
-            store.add_items([Item(7, False, b"abcd", "seven", None, {})])
+            store.items.add([Item(7, False, b"abcd", "seven", None, {})])
             store.close()
 
 
@@ -308,8 +309,8 @@ def test_a_server_that_is_not_there_is_said_without_the_password(index):
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://localhost/base", "postgresql"])
-def test_other_data_bases_are_refused(url):
-    with pytest.raises(ValueError, match="the data base must be"):
+def test_other_databases_are_refused(url):
+    with pytest.raises(ValueError, match="the database must be"):
         Store(url, N_BITS)
 
 
@@ -324,7 +325,7 @@ def test_a_row_that_another_holds_is_waited_for_and_then_given_up(base):
     with psycopg.connect(base) as other:
         other.execute("SELECT * FROM bitrank.changes FOR UPDATE")
         with pytest.raises(OperationalError, match="lock timeout"):
-            store.add_items([Item(7, False, b"abcd", "seven", None, {})])
-    store.add_items([Item(7, False, b"abcd", "seven", None, {})])
-    assert [item.id for item in store.items_changed(0)[1]] == [7]
+            store.items.add([Item(7, False, b"abcd", "seven", None, {})])
+    store.items.add([Item(7, False, b"abcd", "seven", None, {})])
+    assert [item.id for item in store.items.changed(0)[1]] == [7]
     store.close()

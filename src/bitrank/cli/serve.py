@@ -71,7 +71,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     if arguments.index is None and (arguments.items or arguments.hasher or arguments.image_features):
         raise ValueError("--items, --hasher and --image-features go with --index")
-    url, place = _data_base(arguments)
+    url, place = _database(arguments)
     bound = process.listen(arguments.host, arguments.port)
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     address = f"http://{host}:{bound.getsockname()[1]}/"
@@ -102,7 +102,7 @@ def _token(arguments: argparse.Namespace) -> str | None:
     return token
 
 
-def _data_base(arguments: argparse.Namespace) -> tuple[str, str]:
+def _database(arguments: argparse.Namespace) -> tuple[str, str]:
     """URL of the database, and the place to print for it."""
     if arguments.db is not None:
         if arguments.data is not None:

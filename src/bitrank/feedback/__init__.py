@@ -1,6 +1,6 @@
 """Learning from clicks: pages, exploration, the click graph, the learner, the click gate, logs and their replay.
 
-Codes and clicks only: no index, no HTTP, no data base. The service, `bitrank replay` and simulations share this code.
+Codes and clicks only: no index, no HTTP, no database. The service, `bitrank replay` and simulations share this code.
 """
 
 from typing import TYPE_CHECKING

@@ -22,7 +22,7 @@ from bitrank.service.security import Guard
 from bitrank.service.service import Service
 
 HERE = Path(__file__).parent
-# A data base that is locked, full, gone or too busy; the transaction was rolled back.
+# A database that is locked, full, gone or too busy; the transaction was rolled back.
 UNAVAILABLE = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError)
 
 
@@ -60,7 +60,7 @@ def create_app(service: Service) -> FastAPI:
 def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/healthz", tags=["operations"], responses={503: PROBLEMS[503]})
     def healthy() -> dict[str, str]:
-        """Say whether the service can read its data base."""
+        """Say whether the service can read its database."""
         service.store.profiles.n_pages()
         return {"status": "ok"}
 
@@ -112,5 +112,5 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 async def _unavailable(_: Request, error: Exception) -> Response:
     cause = str(getattr(error, "orig", None) or error)
-    detail = f"the data base does not answer now, and nothing was changed: {cause:.200}"
+    detail = f"the database does not answer now, and nothing was changed: {cause:.200}"
     return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})

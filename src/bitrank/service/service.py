@@ -80,7 +80,7 @@ class Service:
             worker.start()
 
     def close(self) -> None:
-        """Stop searching and learning, and close the data base."""
+        """Stop searching and learning, and close the database."""
         self._closed.set()
         self._woken.set()
         for worker in self._workers:
@@ -100,7 +100,7 @@ class Service:
                 self.collection.refresh_sample()
                 self.refresh_active()
             except SQLAlchemyError as error:
-                logger.warning("the data base does not answer, trying again: %s", error)
+                logger.warning("the database does not answer, trying again: %s", error)
 
     def _learn(self) -> None:
         """Learn from new pages, at once where this process logged them."""

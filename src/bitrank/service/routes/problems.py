@@ -22,7 +22,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         413: "Too large",
         422: "Not as expected; nothing was changed",
         429: "Too many requests",
-        503: "The data base cannot be written; nothing was changed, try again",
+        503: "The database cannot be written; nothing was changed, try again",
     }.items()
 }
 

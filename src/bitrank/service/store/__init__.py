@@ -1,4 +1,4 @@
-"""What survives a crash: items, logged pages, versions and gate decisions in one data base.
+"""What survives a crash: items, logged pages, versions and gate decisions in one database.
 
 The index, the learners and the active weights in memory are rebuilt from it. Every method is one transaction, and what
 it returns is committed.

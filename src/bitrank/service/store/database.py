@@ -27,7 +27,7 @@ class Database:
     url : str
         `sqlite:///…` or `postgresql://…`.
     n_bits : int
-        Bits per code; a data base of codes with another number is refused.
+        Bits per code; a database of codes with another number is refused.
     """
 
     def __init__(self, url: str, n_bits: int) -> None:
@@ -68,10 +68,10 @@ class Database:
                     _insert_once(connection, changes, name, 0)
                 found = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "n_bits"))
         except sa.exc.DBAPIError as error:
-            raise ConnectionError(f"the data base cannot be used: {error.orig}") from None
+            raise ConnectionError(f"the database cannot be used: {error.orig}") from None
         if found != n_bits:
             raise ValueError(
-                f"the data base must have n_bits {n_bits}, got one with {found}: choose another with --data"
+                f"the database must have n_bits {n_bits}, got one with {found}: choose another with --data"
             )
 
 
@@ -97,11 +97,11 @@ def _connect(url: str) -> tuple[sa.Engine, AbstractContextManager[Any]]:
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
-        raise ValueError("the data base must be sqlite:///… or postgresql://…, got neither") from None
+        raise ValueError("the database must be sqlite:///… or postgresql://…, got neither") from None
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(url), _WriteLock()
     if parsed.get_backend_name() != "postgresql":
-        raise ValueError(f"the data base must be sqlite or postgresql, got {parsed.get_backend_name()}")
+        raise ValueError(f"the database must be sqlite or postgresql, got {parsed.get_backend_name()}")
     import_extra("psycopg", "service,postgres")
     url_options = parsed.normalized_query.get("options", ())
     options = " ".join([f"-csearch_path={SCHEMA} -clock_timeout={LOCK_TIMEOUT_S}s", *url_options])
@@ -114,7 +114,7 @@ def _connect(url: str) -> tuple[sa.Engine, AbstractContextManager[Any]]:
 def _sqlite(url: str) -> sa.Engine:
     """Create an engine with a write-ahead log that is synced at every commit.
 
-    SQLite has one writer at a time. Writers of one process queue at a lock, and each locks the data base when it
+    SQLite has one writer at a time. Writers of one process queue at a lock, and each locks the database when it
     begins, so that none fails halfway.
     """
     arguments = {"timeout": LOCK_TIMEOUT_S, "check_same_thread": False, "isolation_level": None}
@@ -135,14 +135,14 @@ def _sqlite(url: str) -> sa.Engine:
 
 
 class _WriteLock:
-    """A lock with the patience of the data base: nobody queues for ever behind a writer that is stuck."""
+    """A lock with the patience of the database: nobody queues for ever behind a writer that is stuck."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
         if not self._lock.acquire(timeout=2 * LOCK_TIMEOUT_S):
-            raise sa.exc.TimeoutError("the data base is locked, and others wait for it already")
+            raise sa.exc.TimeoutError("the database is locked, and others wait for it already")
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()

@@ -1,4 +1,4 @@
-"""Formats of the data base, and the statements that bring an older one up to date."""
+"""Formats of the database, and the statements that bring an older one up to date."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prepare(connection: sa.Connection) -> None:
         # Format 1 wrote its number after its tables; a process that died in between left none.
         found = connection.scalar(sa.select(facts.c.value).where(is_format)) or 1
         if found > FORMAT:
-            raise ValueError(f"the data base must have format {FORMAT} or older, got one with {found}: update bitrank")
+            raise ValueError(f"the database must have format {FORMAT} or older, got one with {found}: update bitrank")
         if found == FORMAT:
             return
         for number in range(found + 1, FORMAT + 1):

@@ -1,4 +1,4 @@
-"""Tables of the service's data base. A change here needs a new format in `migrations`."""
+"""Tables of the service's database. A change here needs a new format in `migrations`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _profile(primary_key: bool = True) -> sa.Column[str]:
     return sa.Column("profile", sa.String(64), sa.ForeignKey("profiles.name"), primary_key=primary_key, nullable=False)
 
 
-# What must never change in a data base: its format and the number of bits per code.
+# What must never change in a database: its format and the number of bits per code.
 facts = sa.Table(
     "facts",
     metadata,
