@@ -1,4 +1,4 @@
-"""Real servers for the tests of the service: in this process on a thread, or as the command `bitrank serve`."""
+"""Real servers for the tests of the service: on a thread of this process, or as the command `bitrank serve`."""
 
 import contextlib
 import os
@@ -18,16 +18,17 @@ from bitrank.service.service import Service, Settings
 
 
 @contextlib.contextmanager
-def serving(source, folder, **settings):
-    """A client of a service that runs on a thread of this process, on a port of its own."""
-    service = Service(source, f"sqlite:///{folder / 'bitrank.db'}", Settings(**{"rate": 0, **settings}))
+def serving(source, folder=None, *, url=None, **settings):
+    """Run a service on a thread, over a database in a folder or at a URL, and yield a client of it."""
+    service = Service(source, url or f"sqlite:///{folder / 'bitrank.db'}", Settings(**{"rate": 0, **settings}))
     bound = process.listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(create_app(service), log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
+    address = f"http://127.0.0.1:{bound.getsockname()[1]}"
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", timeout=30) as client:
-            client.service = service
+        with httpx.Client(base_url=address, timeout=30) as client:
+            client.service, client.address = service, address
             yield client
     finally:
         server.should_exit = True
@@ -35,8 +36,17 @@ def serving(source, folder, **settings):
         bound.close()
 
 
+def in_threads(*calls):
+    """Run functions at once, each on a thread of its own, and wait for all of them."""
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 class Command:
-    """A `bitrank serve` of its own, as a user starts it."""
+    """A `bitrank serve`, as a user starts it."""
 
     def __init__(self, *arguments, environment=None, wrapper=(), preexec_fn=None):
         self.process = subprocess.Popen(
@@ -53,21 +63,21 @@ class Command:
             self.address = line.rpartition(" at ")[2].strip().rstrip("/")
 
     def worker(self):
-        """Process id of the worker that answers, or None between two."""
+        """Return the process id of the worker, None between two."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         with contextlib.suppress(OSError, ValueError, IndexError):
             return int(children.read_text().split()[0])
         return None
 
     def stop(self, number=signal.SIGTERM):
-        """End it; returns its exit status and what it said on standard error."""
+        """Send a signal and wait; returns the exit status and what was printed to standard error."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=30)
         return self.process.returncode, errors
 
     def wait_until_healthy(self, seconds=60):
-        """Wait until it answers again."""
+        """Wait until the service answers."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with contextlib.suppress(httpx.HTTPError):

@@ -63,9 +63,8 @@ def test_one_choice_moves_the_page_and_brings_similar_items(itq_digits):
 
 def test_queries_may_be_reals(itq_digits):
     codes, query = itq_digits.codes[:20], itq_digits.queries[[0]]
-    magnitudes = itq_digits.query_magnitudes[0]
     plain = adapt_to_choices(np.ones(32), query, codes[:19], codes[19:])
-    reals = signs(query, 32) * magnitudes / magnitudes.mean()
+    reals = itq_digits.query_values[[0]] / np.abs(itq_digits.query_values[0]).mean()
     scaled = adapt_to_choices(np.ones(32), reals, codes[:19], codes[19:])
     assert not np.array_equal(plain, scaled)
     np.testing.assert_array_equal(adapt_to_choices(np.ones(32), signs(query, 32), codes[:19], codes[19:]), plain)

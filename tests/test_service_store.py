@@ -1,0 +1,93 @@
+"""The store on SQLite: databases of the first format are migrated, and those of the future refused."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from serving import in_threads
+
+from bitrank.feedback import ClickLearner
+from bitrank.service.store import Store
+from bitrank.service.store.migrations import FORMAT, MIGRATIONS
+from bitrank.service.store.page_log import read_page
+
+GOLDEN = Path(__file__).parent / "golden"
+N_BITS = 12
+
+
+@pytest.fixture
+def first_format(tmp_path):
+    """A database that the first version of the service wrote, as its SQL dump."""
+    path = tmp_path / "bitrank.db"
+    connection = sqlite3.connect(path)
+    connection.executescript((GOLDEN / "service-v1.sql").read_text())
+    connection.close()
+    return path
+
+
+def opened(path):
+    return Store(f"sqlite:///{path}", N_BITS)
+
+
+def test_a_database_of_the_first_format_is_migrated_whole(first_format):
+    for _ in range(2):  # migrated, and opened again
+        store = opened(first_format)
+        assert store.profiles.n_pages() == {"hamming": 0, "default": 10, "shop": 2}
+        assert [version.origin for version in store.profiles.versions("shop")] == ["given", "clicks", "given"]
+        assert [version.n_pages for version in store.profiles.versions("shop")] == [0, 2, 2]
+        entries = [(entry.version, entry.reason, entry.n_pages) for entry in store.profiles.activations("shop")]
+        assert entries == [(1, "start", 0), (2, "gate", 2), (3, "user", 2), (2, "rollback", 2)]
+        (finding,) = store.gate.findings("shop", 10)
+        assert (finding["n_pages"], finding["decision"], finding["candidate"]) == (2, "activate", 0.7)
+        items = {item.id: (item.removed, item.title) for item in store.items.changed(after=0)[1]}
+        assert items == {100: (False, "hundred"), 7: (True, None)}
+        store.close()
+
+
+def test_pages_of_the_first_format_teach_what_they_taught(first_format):
+    """The log holds pages by item, by code and by vector; the learner arrives at the candidate of its time."""
+    golden = json.loads((GOLDEN / "service-v1.json").read_text())
+    codes = np.frombuffer(bytes.fromhex(golden["codes"]), np.uint8).reshape(-1, 2)
+    hundred = np.uint8([[0xAB, 0xC0]])
+    sample = np.concatenate([np.delete(codes, 7, axis=0), hundred])
+    store = opened(first_format)
+    rows = store.pages.after("default", 0, 100)
+    store.close()
+    assert [row.number for row in rows] == list(range(1, 11))
+    pages = [read_page(row) for row in rows]
+    assert [page.query.dtype.kind for page in pages] == ["u", "u", "f"] * 3 + ["u"]
+    learner = ClickLearner(sample, n_bits=N_BITS, random_state=0)
+    for page in pages:
+        learner.learn(page)
+    np.testing.assert_allclose(learner.weights, golden["candidate"], rtol=1e-5)
+
+
+def test_several_processes_may_open_an_old_database_at_once(first_format):
+    stores = []
+    in_threads(*[lambda: stores.append(opened(first_format))] * 4)
+    assert len(stores) == 4
+    for store in stores:
+        assert store.profiles.n_pages()["default"] == 10
+        store.close()
+
+
+def test_a_failed_migration_changes_nothing(first_format, monkeypatch):
+    monkeypatch.setitem(MIGRATIONS, FORMAT, (*MIGRATIONS[FORMAT], "ALTER TABLE absent RENAME TO other"))
+    with pytest.raises(ConnectionError, match="no such table: absent"):
+        opened(first_format)
+    monkeypatch.undo()
+    store = opened(first_format)
+    assert store.profiles.n_pages()["shop"] == 2
+    store.close()
+
+
+def test_a_database_of_a_later_format_is_refused(tmp_path):
+    opened(tmp_path / "bitrank.db").close()
+    connection = sqlite3.connect(tmp_path / "bitrank.db")
+    with connection:
+        connection.execute("UPDATE facts SET value = 99 WHERE name = 'format'")
+    connection.close()
+    with pytest.raises(ValueError, match=f"must have format {FORMAT} or older, got one with 99"):
+        opened(tmp_path / "bitrank.db")
