@@ -1,4 +1,4 @@
-"""The page, driven in headless Chromium over the real service: what people see, with and without eyes or a mouse."""
+"""The page in headless Chromium over a real service: what it shows, learning, keyboard, screen readers, screens."""
 
 import json
 import os
@@ -26,11 +26,12 @@ if CHROMIUM is None:
     pytest.skip("the page's tests are left out: there is no Chromium here", allow_module_level=True)
 playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests are left out: playwright is missing")
 expect = playwright.expect
+expect.set_options(timeout=20_000)  # the machine may be busy with other tests
 pytestmark = pytest.mark.xdist_group("page")  # one browser serves all tests
 
 FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
 FLAGS = [*FLAGS.split(), "--disable-sync", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-# What a browser reports as an event, and not in every case in its console.
+# Browsers report violations of the policy as events, and not always in the console.
 LISTEN = (
     "window.violations = []; addEventListener('securitypolicyviolation', (e) => violations.push(e.violatedDirective))"
 )
@@ -38,7 +39,7 @@ MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script><
 
 
 def call(method, url, body=None):
-    """One request to the API, as any client makes it."""
+    """Send one request to the API, as any client does."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     with urllib.request.urlopen(request, timeout=20) as response:
@@ -59,26 +60,41 @@ def browser():
         chromium.close()
 
 
+@pytest.fixture(scope="module")
+def contexts(browser):
+    """Browser contexts by their options; pages of one context share a cache."""
+    opened = {}
+
+    def context(options):
+        key = json.dumps(options, sort_keys=True)
+        if key not in opened:
+            opened[key] = browser.new_context(**options)
+            opened[key].set_default_timeout(20_000)
+        return opened[key]
+
+    yield context
+    for context in opened.values():
+        context.close()
+
+
 @pytest.fixture
 def profile(service, request):
-    """A profile of the test's own: what one test teaches, no other sees."""
+    """A profile for one test: no other test sees what it learns."""
     name = re.sub(r"\W+", "-", request.node.name)[:60].strip("-")
     call("PUT", f"{service}/profiles/{name}")
     return name
 
 
 @pytest.fixture
-def visit(browser):
-    """Open an address; afterwards nothing may have gone wrong behind the page's back."""
+def visit(contexts):
+    """Open an address; at the end, check for violations, console messages and requests to other hosts."""
     opened = []
 
     def go(url, **options):
         options = {"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce", **options}
-        context = browser.new_context(**options)
-        context.set_default_timeout(10_000)
-        page = context.new_page()
+        page = contexts(options).new_page()
         faults, hosts = [], set()
-        opened.append((context, page, urlsplit(url).netloc, faults, hosts))
+        opened.append((page, urlsplit(url).netloc, faults, hosts))
         page.on("console", lambda message: message.type in ("error", "warning") and faults.append(message.text))
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
@@ -91,16 +107,16 @@ def visit(browser):
         faults.remove(fault) for *_, faults, _ in opened for fault in faults[:] if text in fault
     ]
     yield go
-    for context, page, host, faults, hosts in opened:
+    for page, host, faults, hosts in opened:
         assert page.evaluate("violations") == []
         assert faults == []
         assert hosts == {host}
-        context.close()
+        page.close()
 
 
 @pytest.fixture
 def digit(visit, service, profile):
-    """The page over the digits, at item 7, in the test's own profile."""
+    """The page over the digits, at item 7, in the profile of the test."""
     return visit(f"{service}/?item=7&profile={profile}")
 
 
@@ -109,7 +125,7 @@ def ids(page, column):
 
 
 def ranked(page, column="learned"):
-    """Ids in order, without the places that explore."""
+    """Return the ids in order, without explored items."""
     return page.locator(f"#{column} li:not(.explored)").evaluate_all(
         "cards => cards.map(card => Number(card.dataset.id))"
     )
@@ -184,6 +200,7 @@ def test_markup_in_a_title_is_text(visit, service):
     call("DELETE", f"{service}/items/20000")
 
 
+@pytest.mark.slow  # the markup test shows a title in the place of a picture by default
 def test_titles_stand_where_there_are_no_pictures(visit, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -195,7 +212,7 @@ def test_titles_stand_where_there_are_no_pictures(visit, tmp_path):
     given = ["--index", tmp_path / "codes.index", "--items", tmp_path / "items.parquet"]
     token = "a token for this test"
     with Command("--data", tmp_path / "data", *given, environment={"BITRANK_TOKEN": token}) as running:
-        # Where there is a token, the browser asks for it, and brings it from then on.
+        # Where the service has a token, the browser asks for it and sends it from then on.
         known = {"username": "anybody", "password": token}
         page = visit(f"{running.address}/?item=0", viewport={"width": 360, "height": 740}, http_credentials=known)
         shown = ids(page, "hamming")
@@ -208,7 +225,7 @@ def test_titles_stand_where_there_are_no_pictures(visit, tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_unknown_items_and_bad_codes_are_said(digit, visit):
+def test_unknown_items_and_bad_codes_are_reported(digit, visit):
     shown = ids(digit, "hamming")
     digit.get_by_label("Item number").fill("999999")
     digit.get_by_role("button", name="Search").click()
@@ -298,7 +315,7 @@ def n_pages(service, profile):
     return next(row["n_pages"] for row in call("GET", f"{service}/profiles") if row["name"] == profile)
 
 
-def test_a_second_click_is_about_what_is_still_open(digit, service, profile):
+def test_a_second_choice_leaves_out_the_first(digit, service, profile):
     sent = []
     digit.on("request", lambda request: sent.append(request.post_data_json) if "feedback" in request.url else None)
     first = ranked(digit)[3]
@@ -321,7 +338,7 @@ def test_a_click_whose_answer_is_lost_counts_once(digit, visit, service, profile
 
     def lose(route):
         if not lost:
-            route.fetch()  # it arrives, and its answer does not
+            route.fetch()  # the request arrives, its answer does not
             lost.append(route)
             route.abort()
         else:
@@ -343,8 +360,8 @@ COUNT_GLIDES = """() => {
 }"""
 
 
-@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_cards_glide_only_for_those_who_like_it(visit, service, profile, motion):
+@pytest.mark.parametrize("motion", ["reduce", pytest.param("no-preference", marks=pytest.mark.slow)])
+def test_cards_glide_unless_the_system_asks_for_reduced_motion(visit, service, profile, motion):
     page = visit(f"{service}/?item=7&profile={profile}", reduced_motion=motion)
     page.evaluate(COUNT_GLIDES)
     choose(page, "learned", ranked(page)[12])
@@ -379,7 +396,7 @@ def test_versions_are_activated_and_rolled_back(visit, service, profile):
 
 
 def check_bars(page, weights):
-    """Bars as high as the weights, and the same in words and in the table."""
+    """Check the heights of the bars, the sentence and the table against the weights."""
     heaviest = ", ".join(str(bit) for bit in np.argsort(weights, kind="stable")[::-1][:3])
     words = "weigh the same" if len(set(weights)) == 1 else f"Heaviest: bits {heaviest}"
     picture = page.get_by_role("img", name=re.compile(words))
@@ -392,6 +409,7 @@ def check_bars(page, weights):
     np.testing.assert_allclose(cells, weights, atol=6e-4)
 
 
+@pytest.mark.slow
 def test_quality_over_time_is_drawn_as_measured(visit, service, profile):
     labels = digits().labels
     rng = np.random.default_rng(0)
@@ -410,7 +428,7 @@ def test_quality_over_time_is_drawn_as_measured(visit, service, profile):
             time.sleep(0.01)
         replays = call("GET", f"{service}/profiles/{profile}/quality")
         measured = [replay for replay in replays if replay["active"] is not None]
-    assert len(measured) < len(replays)  # the first ones had too few pages to say anything
+    assert len(measured) < len(replays)  # the first decisions had too few pages for figures
     page = visit(f"{service}/?item=7&profile={profile}")
     words = f"After {measured[-1]['n_pages']} pages: active {measured[-1]['active']:.3f}"
     picture = page.get_by_role("img", name=re.compile(words))
@@ -421,7 +439,7 @@ def test_quality_over_time_is_drawn_as_measured(visit, service, profile):
         heights[line] = [float(point.partition(",")[2]) for point in points]
     drawn = np.array([heights[line] for line in ("active", "candidate", "hamming")]).ravel()
     values = np.array([[row[line] for row in measured] for line in ("active", "candidate", "hamming")]).ravel()
-    # One straight line maps every value to its height, upside down.
+    # One falling line maps every value to its height.
     slope, start = np.polyfit(values, drawn, 1)
     assert slope < 0
     np.testing.assert_allclose(start + slope * values, drawn, atol=0.01)
@@ -433,7 +451,7 @@ def test_quality_over_time_is_drawn_as_measured(visit, service, profile):
     assert page.locator("#versions tbody tr").count() == len(made)
 
 
-def test_every_profile_has_its_own(digit, service, profile):
+def test_every_profile_has_its_own_weights(digit, service, profile):
     weights = np.random.default_rng(1).lognormal(0, 1, 64).tolist()
     other = f"{profile}-other"
     call("PUT", f"{service}/profiles/{other}", {"weights": weights})
@@ -449,7 +467,7 @@ def test_every_profile_has_its_own(digit, service, profile):
     expect(digit).to_have_url(re.compile(f"profile={other}"))
 
 
-# Eyes, hands and screens of every kind
+# Keyboard, screen readers, colours and phones
 
 
 def test_the_keyboard_alone_is_enough(digit):
@@ -494,7 +512,7 @@ def test_searching_by_keyboard(digit):
 
 
 def tree(page):
-    """What a screen reader gets: role, name and properties of every node that is not ignored."""
+    """Read what a screen reader gets: role, name and properties of every node that is not ignored."""
     nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
     return [
         {
@@ -551,8 +569,8 @@ def luminance(colour):
     return np.where(values <= 0.03928, values / 12.92, ((values + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark_can_be_read(visit, service, profile, scheme):
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_colours_have_enough_contrast(visit, service, profile, scheme):
     page = visit(f"{service}/?item=7&profile={profile}", color_scheme=scheme)
     for place in (12, 3, 8):
         choose(page, "learned", [item for item in ranked(page) if item not in liked(page)][place])
@@ -569,7 +587,7 @@ def liked(page):
     return page.locator("#learned li.liked").evaluate_all("cards => cards.map(card => Number(card.dataset.id))")
 
 
-def test_a_phone_scrolls_down_only(visit, service, profile):
+def test_a_phone_scrolls_vertically_only(visit, service, profile):
     page = visit(f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True)
     choose(page, "learned", ranked(page)[4])
     for details in page.locator("details").all():
@@ -577,7 +595,7 @@ def test_a_phone_scrolls_down_only(visit, service, profile):
     for mode in ("Item", "Code", "Picture"):
         search_by(page, mode)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
-    # Both rankings side by side still, and every target large enough for a finger.
+    # Both rankings stay side by side, and every target is large enough for a finger.
     left, right = page.locator("#hamming").bounding_box(), page.locator("#learned").bounding_box()
     assert left["y"] == right["y"]
     assert left["x"] + left["width"] <= right["x"]
@@ -587,7 +605,8 @@ def test_a_phone_scrolls_down_only(visit, service, profile):
     assert min(sizes) >= 24
 
 
-def test_pictures_of_the_docs_can_be_made_anew(tmp_path):
+@pytest.mark.slow
+def test_the_pictures_of_the_docs_can_be_taken_again(tmp_path):
     root = Path(__file__).parents[1]
     command = [sys.executable, root / "scripts" / "screenshots.py", "--output", tmp_path, "--pages", "8"]
     subprocess.run(command, check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""What happens when things go wrong: killed at any moment, a full disk, a locked database, a lost parent."""
+"""Faults: workers killed at any moment, a full disk, a locked database, a lost parent."""
 
 import itertools
 import os
@@ -13,11 +13,11 @@ import time
 import httpx
 import numpy as np
 import pytest
-from serving import Command
+from serving import Command, in_threads, serving
 
 from bitrank.index import Index
+from bitrank.service import sources
 
-N_KILLS = 30
 CODES = np.random.default_rng(0).integers(0, 256, (500, 4), dtype=np.uint8)
 
 
@@ -29,7 +29,7 @@ def index(tmp_path_factory):
 
 
 class Writer(threading.Thread):
-    """Sends clicks and items, and remembers what was acknowledged; what was not, it sends again."""
+    """Send pages and items until they are acknowledged, and remember them."""
 
     def __init__(self, address, name, stopping):
         super().__init__(name=name)
@@ -65,7 +65,7 @@ class Writer(threading.Thread):
 
 
 def logged(folder):
-    """Keys of all clicks, ids and codes of all items, and the count of the profile, straight from the file."""
+    """Read from the file the keys of all pages, the items, the count of the profile, and the numbers of the pages."""
     with sqlite3.connect(folder / "bitrank.db") as connection:
         keys = [key for (key,) in connection.execute("SELECT key FROM pages")]
         items = dict(connection.execute("SELECT id, hex(code) FROM items WHERE NOT removed"))
@@ -76,7 +76,8 @@ def logged(folder):
     return keys, items, count, numbers, sound
 
 
-def test_killed_thirty_times_nothing_acknowledged_is_lost_and_nothing_is_there_twice(index, tmp_path):
+@pytest.mark.parametrize("n_kills", [2, pytest.param(30, marks=pytest.mark.slow)])
+def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_kills):
     rng = np.random.default_rng(0)
     stopping = threading.Event()
     with Command("--index", index, "--data", tmp_path, "--rate", "0") as command:
@@ -85,7 +86,7 @@ def test_killed_thirty_times_nothing_acknowledged_is_lost_and_nothing_is_there_t
             writer.start()
         killed = set()
         try:
-            while len(killed) < N_KILLS:
+            while len(killed) < n_kills:
                 command.wait_until_healthy()
                 time.sleep(rng.uniform(0, 0.3))
                 worker = command.worker()
@@ -99,11 +100,11 @@ def test_killed_thirty_times_nothing_acknowledged_is_lost_and_nothing_is_there_t
                 writer.join()
         status, errors = command.stop()
     assert status == 0
-    assert errors.count("the worker died of SIGKILL, starting it again") == N_KILLS
+    assert errors.count("the worker died of SIGKILL, starting it again") == n_kills
     keys, items, count, numbers, sound = logged(tmp_path)
     assert sound == "ok"
     acknowledged = [key for writer in writers for key in writer.keys]
-    assert len(acknowledged) > N_KILLS
+    assert len(acknowledged) > n_kills
     assert sum(writer.failures for writer in writers) > 0
     assert set.union(*(writer.statuses for writer in writers)) <= {200, 201}
     assert sorted(keys) == sorted(acknowledged)
@@ -112,8 +113,8 @@ def test_killed_thirty_times_nothing_acknowledged_is_lost_and_nothing_is_there_t
     sent = {item: code for writer in writers for item, code in writer.items.items()}
     assert {item: code.lower() for item, code in items.items()} == sent
 
-    # All of it is served again, by a process that knows nothing but the file.
-    with Command("--index", index, "--data", tmp_path) as command, httpx.Client(base_url=command.address) as client:
+    # A process that knows nothing but the file serves all of it again.
+    with serving(sources.from_files(index), tmp_path) as client:
         assert client.get("/collection").json()["n_items"] == len(CODES) + len(sent)
         assert client.get("/profiles").json()[1]["n_pages"] == count
         for item, code in list(sent.items())[:5]:
@@ -131,6 +132,7 @@ def test_a_lost_parent_takes_its_worker_along(index, tmp_path):
     assert not os.path.exists(f"/proc/{worker}")
 
 
+@pytest.mark.slow  # a restart under load is tested above, and a locked database below
 def test_a_worker_killed_while_the_database_is_locked_comes_back_when_the_lock_is_gone(index, tmp_path):
     with Command("--index", index, "--data", tmp_path) as command:
         holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
@@ -155,48 +157,41 @@ def click(client, key):
     return client.post("/feedback", json=body)
 
 
-def test_a_locked_database_gives_503_and_loses_nothing(index, tmp_path):
-    with Command("--index", index, "--data", tmp_path) as command:
-        with httpx.Client(base_url=command.address, timeout=30) as client:
-            assert click(client, "before").status_code == 201
-            holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
-            holder.execute("BEGIN IMMEDIATE")
-            refused = []
-            threads = [
-                threading.Thread(target=lambda i=i: refused.append(click(client, f"during-{i}"))) for i in range(8)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            for response in refused:
-                assert response.status_code == 503
-                assert "locked" in response.json()["detail"]
-                assert response.headers["retry-after"] == "1"
-            assert client.post("/items", json={"items": [{"id": 9000, "code": "00000000"}]}).status_code == 503
-            assert client.post("/search", json={"item": 1}).status_code == 200
-            assert client.get("/items/9000").status_code == 404
-            holder.execute("ROLLBACK")
-            holder.close()
-            assert click(client, "during-3").status_code == 201
-        assert command.stop()[0] == 0
+def test_a_locked_database_gives_503_and_loses_nothing(tmp_path):
+    with serving(sources.Source("codes", Index(CODES), sources.NoItems()), tmp_path) as client:
+        assert click(client, "before").status_code == 201
+        holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        refused = []
+        in_threads(*(lambda key=f"during-{i}": refused.append(click(client, key)) for i in range(8)))
+        assert len(refused) == 8
+        for response in refused:
+            assert response.status_code == 503
+            assert "locked" in response.json()["detail"]
+            assert response.headers["retry-after"] == "1"
+        assert client.post("/items", json={"items": [{"id": 9000, "code": "00000000"}]}).status_code == 503
+        assert client.post("/search", json={"item": 1}).status_code == 200
+        assert client.get("/items/9000").status_code == 404
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert click(client, "during-3").status_code == 201
     keys, items, count, _, sound = logged(tmp_path)
     assert (sorted(keys), items, count, sound) == (["before", "during-3"], {}, 2, "ok")
 
 
 def fill(client, most=5000):
-    """Click until it is refused; returns the acknowledged keys and the refusal."""
+    """Send pages until one is refused; returns the acknowledged keys and the refusal."""
     done = []
     for number in range(most):
         response = click(client, f"fill-{number}" + "x" * 180)
         if response.status_code != 201:
             return done, response
         done.append(f"fill-{number}" + "x" * 180)
-    raise AssertionError("it never filled up")
+    raise AssertionError("the disk never filled up")
 
 
 def test_a_full_disk_gives_503_and_loses_nothing(index, tmp_path):
-    """A real file system of two megabytes where this user may mount one; elsewhere a limit on the size of files."""
+    """Use a real file system of two megabytes where this user may mount one, else a limit on the size of files."""
     small = tmp_path / "small"
     small.mkdir()
     script = f'mount -t tmpfs -o size=2m none {small} && head -c 1000000 /dev/zero > {small}/ballast && exec "$@"'
@@ -216,7 +211,7 @@ def test_a_full_disk_gives_503_and_loses_nothing(index, tmp_path):
         for key in (done[0], done[-1]):
             assert click(client, key).status_code == 200, "an acknowledged click is still there"
         if mounts:
-            # The mount belongs to the service; it is reached through its process. With room again, all goes on.
+            # The mount belongs to the service and is reached through its process. With room again, pages are logged.
             os.remove(f"/proc/{command.worker()}/root{small}/ballast")
             assert click(client, "again").status_code == 201
             assert client.get("/profiles").json()[1]["n_pages"] == len(done) + 1

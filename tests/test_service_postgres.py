@@ -1,5 +1,6 @@
-"""The service on PostgreSQL: several processes over one database, which restart, are killed, and lose their server."""
+"""The service on PostgreSQL: several services over one database, killed workers, and a server that goes away."""
 
+import contextlib
 import itertools
 import os
 import signal
@@ -12,10 +13,11 @@ import numpy as np
 import psycopg
 import pytest
 from postgres_server import PostgresServer
-from serving import Command
+from serving import Command, in_threads, serving
 from sqlalchemy.exc import OperationalError
 
 from bitrank import Index
+from bitrank.service import sources
 from bitrank.service.service import POLL_S
 from bitrank.service.store import Store
 from bitrank.service.store.items import Item
@@ -31,9 +33,12 @@ def index(tmp_path_factory):
     return folder
 
 
+pytestmark = pytest.mark.xdist_group("service on PostgreSQL")
+
+
 @pytest.fixture
 def base(postgres):
-    """The address of an empty database."""
+    """The URL of an empty database."""
     return postgres.url(postgres.new_base())
 
 
@@ -44,42 +49,36 @@ def shared_base(postgres):
 
 @pytest.fixture(scope="module")
 def two(index, shared_base):
-    """Two services over one database, started at the same moment; each test has a profile of its own."""
-    started = []
-    threads = [threading.Thread(target=lambda: started.append(served(index, shared_base))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    yield started
-    for command in started:
-        command.stop()
+    """Two services over one database, on threads of this process; each test has a profile of its own."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(serving(sources.from_files(index), url=shared_base)) for _ in range(2)]
 
 
-def served(index, base):
+def started(index, base):
+    """Start a service as a process of its own, which can be killed."""
     command = Command("--index", index, "--db", base, "--rate", 0)
     assert command.address is not None, command.stop()[1]
     return command
 
 
-def call(command, method, path, **body):
-    return httpx.request(method, command.address + path, json=body or None, timeout=30)
+def call(service, method, path, **body):
+    return httpx.request(method, service.address + path, json=body or None, timeout=30)
 
 
-def click(command, profile, key, item=0, clicked=(1,)):
+def click(service, profile, key, item=0, clicked=(1,)):
     page = {"shown": [{"id": number} for number in range(1, 6)], "clicked": list(clicked)}
-    return call(command, "POST", "/feedback", key=key, profile=profile, query={"item": item}, **page)
+    return call(service, "POST", "/feedback", key=key, profile=profile, query={"item": item}, **page)
 
 
-def wait_until(true, seconds=30):
+def wait_until(condition, seconds=30):
     end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it does not come true"
+    while not condition():
+        assert time.monotonic() < end, "the condition does not come true"
         time.sleep(0.02)
 
 
 def logged(base, profile):
-    """Keys and numbers of a profile's log, and what the profile counts."""
+    """Read the keys and numbers of a profile's log, and the count of the profile."""
     with psycopg.connect(base) as connection:
         rows = connection.execute("SELECT key, number FROM bitrank.pages WHERE profile = %s", [profile]).fetchall()
         found = connection.execute("SELECT n_pages FROM bitrank.profiles WHERE name = %s", [profile]).fetchone()
@@ -87,12 +86,12 @@ def logged(base, profile):
 
 
 def test_a_version_activated_by_one_is_active_in_the_other(two):
-    # They look so often: a version is active everywhere long before two seconds are over.
+    # At this interval of polls a version is active everywhere long before two seconds are over.
     assert POLL_S <= 1
     weights = np.linspace(0, 3, N_BITS).tolist()
 
-    def page(command):
-        return call(command, "POST", "/search", item=3, explore=0).json()
+    def page(service):
+        return call(service, "POST", "/search", item=3, explore=0).json()
 
     for here, there in (two, two[::-1]):
         number = call(here, "POST", "/profiles/default/versions", weights=weights).json()["number"]
@@ -120,7 +119,7 @@ def test_items_added_and_removed_by_one_are_so_for_the_other(two):
 
 
 def test_a_click_on_an_item_that_another_just_added_is_whole(two, shared_base):
-    """The item is logged, though this process has not yet looked at what the other wrote."""
+    """The item is logged, though this service has not yet polled for what the other wrote."""
     for number in range(1000, 1010):
         item = {"id": number, "code": CODES[7].tobytes().hex()}
         assert call(two[0], "POST", "/items", items=[item]).status_code == 201
@@ -139,28 +138,25 @@ def test_a_click_on_an_item_that_another_just_added_is_whole(two, shared_base):
 def test_one_key_at_both_at_once_counts_once(two, shared_base):
     call(two[0], "PUT", "/profiles/keys")
     answers = []
-
-    def send(command, key):
-        answers.append(click(command, "keys", key).status_code)
-
-    for number in range(20):
-        threads = [threading.Thread(target=send, args=[command, f"key-{number}"]) for command in two for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert sorted(answers) == [200] * 60 + [201] * 20
+    for number in range(10):
+        in_threads(
+            *(
+                lambda service=service, key=f"key-{number}": answers.append(click(service, "keys", key).status_code)
+                for service in [*two, *two]
+            )
+        )
+    assert sorted(answers) == [200] * 30 + [201] * 10
     keys, numbers, n_pages = logged(shared_base, "keys")
-    assert keys == sorted(f"key-{number}" for number in range(20))
-    assert numbers == list(range(1, 21))
-    assert n_pages == 20
+    assert keys == sorted(f"key-{number}" for number in range(10))
+    assert numbers == list(range(1, 11))
+    assert n_pages == 10
 
 
 class Load:
-    """Threads that send clicks to all services, each key to any of them until one acknowledges it."""
+    """Threads that send pages to all services, each key to any of them until one acknowledges it."""
 
-    def __init__(self, commands, profile, n_threads=4):
-        self.commands, self.profile, self.acknowledged, self.wrong = commands, profile, [], []
+    def __init__(self, services, profile, n_threads=4):
+        self.services, self.profile, self.acknowledged, self.wrong = services, profile, [], []
         self.over = threading.Event()
         self.threads = [threading.Thread(target=self._send, args=[number]) for number in range(n_threads)]
         for thread in self.threads:
@@ -174,8 +170,9 @@ class Load:
                 if self.over.is_set():
                     return
                 try:
-                    command, item = self.commands[random.integers(2)], int(random.integers(100, 500))
-                    answer = click(command, self.profile, key, item, [1 + number % 5])
+                    service = self.services[random.integers(len(self.services))]
+                    item = int(random.integers(100, 500))
+                    answer = click(service, self.profile, key, item, [1 + number % 5])
                 except httpx.HTTPError:
                     continue
                 done = answer.status_code in (200, 201)
@@ -185,7 +182,7 @@ class Load:
             self.acknowledged.append(key)
 
     def goes_on(self, n=1):
-        """Wait until so many more are acknowledged."""
+        """Wait until n more pages are acknowledged."""
         wanted = len(self.acknowledged) + n
         wait_until(lambda: self.wrong or len(self.acknowledged) >= wanted)
         assert self.wrong == []
@@ -200,48 +197,55 @@ def assert_nothing_lost(load, base):
     keys, numbers, n_pages = logged(base, load.profile)
     assert load.wrong == []
     assert set(load.acknowledged) <= set(keys)
-    # A click may be there whose acknowledgement was lost, but none twice, and the numbers have no gap.
+    # A page whose acknowledgement was lost may be in the log, but none twice, and the numbers have no gap.
     assert len(keys) == len(set(keys)) <= len(load.acknowledged) + len(load.threads)
     assert numbers == list(range(1, len(keys) + 1))
     assert n_pages == len(keys)
 
 
-def test_killed_processes_lose_no_click_and_count_none_twice(two, shared_base):
-    call(two[0], "PUT", "/profiles/killed")
-    random = np.random.default_rng(0)
-    load = Load(two, "killed")
-    try:
-        for number in range(8):  # four times each: after five deaths soon after the start it would give up
-            load.goes_on(5)
-            time.sleep(random.uniform(0, 0.1))
-            os.kill(two[number % 2].worker(), signal.SIGKILL)
-            two[number % 2].wait_until_healthy()
-        load.goes_on(20)
-    finally:
-        load.stop()
-    assert_nothing_lost(load, shared_base)
-    for command in two:
-        wait_until(
-            lambda command=command: 'pages_to_learn{profile="killed"} 0.0' in call(command, "GET", "/metrics").text
-        )
-    # Both have learned from the same log, and of their decisions at a page there is one.
-    with psycopg.connect(shared_base) as connection:
-        rows = connection.execute("SELECT number FROM bitrank.versions WHERE profile = 'killed' ORDER BY 1").fetchall()
+@pytest.mark.slow  # test_service_faults kills a worker twice by default, on SQLite
+def test_killed_workers_lose_no_page_and_count_none_twice(index, base):
+    with contextlib.ExitStack() as stack:
+        services = [stack.enter_context(started(index, base)) for _ in range(2)]
+        random = np.random.default_rng(0)
+        load = Load(services, "default")
+        try:
+            for number in range(8):
+                killed = services[number % 2]
+                load.goes_on(5)
+                time.sleep(random.uniform(0, 0.1))
+                os.kill(killed.worker(), signal.SIGKILL)
+                killed.wait_until_healthy()
+            load.goes_on(20)
+        finally:
+            load.stop()
+        assert_nothing_lost(load, base)
+        for service in services:
+            wait_until(
+                lambda service=service: 'pages_to_learn{profile="default"} 0.0' in call(service, "GET", "/metrics").text
+            )
+    # All services learned from the same log, and only one decided at any page.
+    with psycopg.connect(base) as connection:
+        rows = connection.execute("SELECT number FROM bitrank.versions WHERE profile = 'default' ORDER BY 1").fetchall()
     assert [number for (number,) in rows] == list(range(1, len(rows) + 1))
 
 
-def test_a_database_that_is_away_is_a_503_and_nothing_is_lost(index):
+@pytest.mark.parametrize(
+    ("n_services", "ends"), [(1, ["kill"]), pytest.param(2, ["stop", "kill"], marks=pytest.mark.slow)]
+)
+def test_a_database_that_goes_away_gives_503_and_loses_nothing(index, n_services, ends):
     server = PostgresServer().start()
     try:
         base = server.url()
-        with served(index, base) as one, served(index, base) as other:
-            load = Load([one, other], "default")
+        with contextlib.ExitStack() as stack:
+            services = [stack.enter_context(serving(sources.from_files(index), url=base)) for _ in range(n_services)]
+            load = Load(services, "default")
             try:
-                for end in (server.stop, server.kill):
+                for end in ends:
                     load.goes_on(10)
-                    end()
-                    assert click(one, "default", "meanwhile").status_code == 503
-                    assert call(one, "POST", "/search", item=3).status_code == 200  # from memory
+                    getattr(server, end)()
+                    assert click(services[0], "default", "meanwhile").status_code == 503
+                    assert call(services[0], "POST", "/search", item=3).status_code == 200  # from memory
                     server.start()
                     load.goes_on(10)
             finally:
@@ -260,14 +264,25 @@ def test_many_make_the_tables_at_once(base):
         except Exception as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=make) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[make] * 8)
     for store in stores:
         store.close()
     assert failures == []
+
+
+def test_a_database_of_the_first_format_is_migrated(base):
+    """Undo the renamings of the second format, and open the result; tests/golden has a whole database of SQLite."""
+    store = Store(base, N_BITS)
+    store.profiles.add("shop", np.ones(N_BITS, np.float32), "uniform")
+    store.close()
+    with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute("ALTER TABLE bitrank.pages RENAME TO clicks")
+        for table in ("profiles", "versions", "activations", "quality"):
+            connection.execute(f"ALTER TABLE bitrank.{table} RENAME COLUMN n_pages TO n_clicks")
+        connection.execute("UPDATE bitrank.facts SET value = 1 WHERE name = 'format'")
+    store = Store(base, N_BITS)
+    assert store.profiles.n_pages() == {"shop": 0}
+    store.close()
 
 
 def test_tables_of_others_are_not_touched(base):

@@ -1,4 +1,4 @@
-"""Who may come in, and how much: token, host, origin, size, rate, headers; and the OpenAPI document under fuzzing."""
+"""The guard (token, host, origin, size, rate, headers), the options of `bitrank serve`, and a fuzzed API."""
 
 import base64
 import itertools
@@ -21,14 +21,14 @@ CODES = np.random.default_rng(0).integers(0, 256, (200, 4), dtype=np.uint8)
 
 @pytest.fixture(scope="module")
 def open_client(tmp_path_factory):
-    """Without a token, as on loopback."""
+    """A client of a service without a token, as on loopback."""
     with serving(sources.Source("codes", Index(CODES), sources.NoItems()), tmp_path_factory.mktemp("open")) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def closed_client(tmp_path_factory):
-    """With a token."""
+    """A client of a service with a token."""
     source = sources.Source("codes", Index(CODES), sources.NoItems())
     with serving(source, tmp_path_factory.mktemp("closed"), token=TOKEN) as client:
         yield client
@@ -56,7 +56,7 @@ def basic(text):
         ("Bearer \xff\xfe", 401),
     ],
 )
-def test_a_token_is_needed_everywhere_but_for_health(closed_client, authorization, status):
+def test_a_token_is_needed_everywhere_but_at_healthz(closed_client, authorization, status):
     headers = {} if authorization is None else {"authorization": authorization.encode("latin-1")}
     for path in ("/collection", "/", "/docs", "/openapi.json", "/metrics", "/page/style.css", "/items/0/image"):
         response = closed_client.get(path, headers=headers)
@@ -67,7 +67,7 @@ def test_a_token_is_needed_everywhere_but_for_health(closed_client, authorizatio
     assert closed_client.get("/healthz", headers=headers).status_code == 200
 
 
-def test_with_a_token_any_name_of_the_host_will_do(closed_client):
+def test_with_a_token_any_host_name_is_answered(closed_client):
     headers = {"authorization": f"Bearer {TOKEN}", "host": "search.example.org"}
     assert closed_client.get("/collection", headers=headers).status_code == 200
 
@@ -77,7 +77,7 @@ def test_with_a_token_any_name_of_the_host_will_do(closed_client):
     [("localhost", 200), ("127.0.0.1:1", 200), ("[::1]:80", 200), ("evil.example.org", 421), ("", 421), ("[", 421)],
 )
 def test_without_a_token_only_loopback_names_are_answered(open_client, host, status):
-    # Otherwise any page could reach the service by a name of its own that points to 127.0.0.1.
+    # Otherwise any page could reach the service through a host name of its own that points to 127.0.0.1.
     assert open_client.get("/collection", headers={"host": host}).status_code == status
 
 
@@ -118,14 +118,14 @@ def test_image_hosts_are_named_by_the_operator(tmp_path):
     assert "img-src 'self' data: blob: https://images.example.org;" in policy
 
 
-def test_large_bodies_are_refused_told_or_not(open_client):
+def test_large_bodies_are_refused_announced_or_not(open_client):
     body = b'{"code": "' + b"0" * MAX_BODY + b'"}'
     headers = {"content-type": "application/json"}
-    told = open_client.post("/search", content=body, headers=headers)
-    assert (told.status_code, f"{MAX_BODY} bytes" in told.json()["detail"]) == (413, True)
+    announced = open_client.post("/search", content=body, headers=headers)
+    assert (announced.status_code, f"{MAX_BODY} bytes" in announced.json()["detail"]) == (413, True)
     pieces = (body[i : i + 65536] for i in range(0, len(body), 65536))
-    untold = open_client.post("/search", content=pieces, headers=headers)
-    assert untold.status_code == 413
+    streamed = open_client.post("/search", content=pieces, headers=headers)
+    assert streamed.status_code == 413
     upload = open_client.post("/search/image", files={"file": ("a.png", bytes(MAX_BODY))})
     assert upload.status_code == 413
     assert open_client.post("/search", json={"item": 0}).status_code == 200
@@ -142,11 +142,11 @@ def test_the_rate_is_limited(tmp_path):
     assert limited.headers["retry-after"] == "1"
 
 
-def test_rates_are_counted_for_each_client_alone():
+def test_rates_are_counted_per_client():
     now = itertools.count(0, 0.25)
     rate = Rate(2, clock=lambda: next(now))
     first = [rate.allows("a") for _ in range(40)]
-    # Four at once, and then two a second: a client that asks four times a second gets every other answer.
+    # Four at once, then two per second: of four requests per second every other one is answered.
     assert sum(first) == pytest.approx(4 + 40 * 0.25 * 2, abs=2)
     assert all(rate.allows("b") for _ in range(4))
 
@@ -184,7 +184,7 @@ def test_mistakes_on_the_command_line_end_with_a_message(tmp_path, monkeypatch, 
 def test_the_command_serves_the_digits_with_a_token(tmp_path):
     (tmp_path / "token").write_text(TOKEN + "\n")
     home = {"XDG_DATA_HOME": str(tmp_path / "home")}
-    # Also a loopback address, but not one of those that go without a token.
+    # A loopback address too, but not one of those that need no token.
     with Command("--host", "127.0.0.2", "--token-file", tmp_path / "token", environment=home) as command:
         address = command.address
         assert httpx.get(f"{address}/collection").status_code == 401
@@ -204,11 +204,12 @@ def test_the_command_says_what_is_wrong_with_an_index(tmp_path):
     assert "Traceback" not in errors
 
 
-# The OpenAPI document, under requests made from it: some valid, some not, never a server error
+# Requests generated from the OpenAPI document, valid and invalid, never cause a server error
 
 
+@pytest.mark.parametrize("n_examples", [2, pytest.param(12, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE])
-def test_requests_from_the_openapi_document_never_fail_the_server(open_client, mode):
+def test_requests_from_the_openapi_document_never_fail_the_server(open_client, mode, n_examples):
     document = schemathesis.openapi.from_dict(open_client.get("/openapi.json").json())
     seen = {}
     for found in document.get_all_operations():
@@ -216,7 +217,7 @@ def test_requests_from_the_openapi_document_never_fail_the_server(open_client, m
 
         @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
         @hypothesis.settings(
-            max_examples=12,
+            max_examples=n_examples,
             derandomize=True,
             deadline=None,
             database=None,
@@ -233,7 +234,10 @@ def test_requests_from_the_openapi_document_never_fail_the_server(open_client, m
         try:
             answer()
         except hypothesis.errors.Unsatisfiable:
-            assert mode is schemathesis.GenerationMode.NEGATIVE  # without parameters nothing can be wrong
+            assert mode is schemathesis.GenerationMode.NEGATIVE  # a route without parameters has no invalid request
     assert len(seen) >= 18 or mode is schemathesis.GenerationMode.NEGATIVE
     statuses = set.union(*seen.values())
-    assert {404, 422} <= statuses if mode is schemathesis.GenerationMode.NEGATIVE else {200, 201, 404} <= statuses
+    expected = {422} if mode is schemathesis.GenerationMode.NEGATIVE else {200, 404}
+    if n_examples > 2:
+        expected |= {404} if mode is schemathesis.GenerationMode.NEGATIVE else {201}
+    assert expected <= statuses
