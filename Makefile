@@ -11,11 +11,11 @@ demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
 
 test: $(VENV)/test.installed browser
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # With the tests marked slow, and more examples per property.
 test-all: $(VENV)/test.installed browser
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "" --hypothesis-profile all
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "" --hypothesis-profile all
 
 # The page's tests drive Chromium: installed where it is missing and may be (root on Debian), else they are left out.
 browser:
@@ -28,7 +28,7 @@ LOWEST := numpy==2.0.* scipy==1.13.* scikit-learn==1.6.* matplotlib==3.9.* pypar
 test-lowest:
 	test -d $(VENV)-lowest || $(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" $(LOWEST)
-	$(VENV)-lowest/bin/python -m pytest -n auto --dist loadgroup
+	$(VENV)-lowest/bin/python -m pytest -n auto --dist loadfile
 
 # The tests of Milvus, on demand: its real server, in a network namespace of its own, since it listens on every address;
 # what is left of it ends with the job. Needs root, or a kernel that lets users make namespaces.

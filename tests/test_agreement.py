@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.base import clone
@@ -26,7 +26,6 @@ def nearest_pairs(values, y):
 
 
 @given(st.integers(2, 40), st.integers(1, 20), st.integers(1, 5), st.integers(0, 2**32 - 1))
-@settings(max_examples=50, deadline=None)
 def test_spread_and_weights_are_those_of_all_nearest_pairs(n, n_bits, n_classes, seed):
     rng = np.random.default_rng(seed)
     values = (rng.normal(size=(n, n_bits)) * rng.uniform(0.1, 3, n_bits)).astype(np.float32).astype(float)

@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from dask.distributed import Client, LocalCluster
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bitrank import ITQ, Index, RankingSVM, SignBits, batch, metrics
@@ -21,8 +21,6 @@ from bitrank.codes import distances, hamming, pack
 from bitrank.datasets import digits
 from bitrank.ranking.quadruplets import draw_quadruplets
 from bitrank.vocabulary import Queries
-
-pytestmark = pytest.mark.xdist_group("batch")  # one cluster serves all tests
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +32,8 @@ def in_this_process(request):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="600MB", dashboard_address=None) as cluster:
+    settings = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "600MB", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**settings) as cluster:
         yield cluster
 
 
@@ -84,7 +83,6 @@ def assert_equal(found, expected):
     np.testing.assert_array_equal(found.distances, expected.distances)
 
 
-@settings(deadline=None, max_examples=40)
 @given(collections(), st.integers(1, 20), st.booleans())
 def test_search_equals_one_index(collection, k, own_ids):
     n_bits, codes, _, queries, _, weights, chunks = collection
@@ -111,7 +109,6 @@ def test_queries_of_a_ranker(itq_digits):
     assert batch.evaluate(collection, labels, queries, query_y) == expected
 
 
-@settings(deadline=None, max_examples=40)
 @given(collections())
 def test_evaluate_equals_the_whole_matrix(collection):
     n_bits, codes, y, queries, query_y, weights, chunks = collection
@@ -138,7 +135,6 @@ def test_evaluate_by_lots_and_with_short_tables(monkeypatch, itq_digits):
     assert batch.evaluate(codes, y, queries, query_y, weights) == expected
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_uniform_draws_are_those_in_memory(data):
     y = np.array(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=40)))
@@ -379,15 +375,14 @@ def peak_memory(client):
     return dict(use.values())
 
 
-def test_memory_stays_bounded_over_a_folder_larger_than_a_worker(client, tmp_path):
+@pytest.mark.parametrize("n_parts", [16, pytest.param(128, marks=pytest.mark.slow)])  # 128 exceed a worker's memory
+def test_memory_stays_bounded_over_a_large_folder(client, tmp_path, n_parts):
     rng = np.random.default_rng(0)
     codes, queries = rng.integers(0, 256, (50_000, 128), dtype=np.uint8), rng.integers(0, 256, (2, 128), dtype=np.uint8)
     batch.to_parquet({"code": da.from_array(codes, chunks=(50_000, 128))}, tmp_path / "one")
-    part, n_parts = tmp_path / "one" / "part-000000.parquet", 128
+    part = tmp_path / "one" / "part-000000.parquet"
     for number in range(1, n_parts):  # the same file under many names, read as many
         os.link(part, part.with_name(f"part-{number:06}.parquet"))
-    megabytes = n_parts * codes.nbytes / 2**20
-    assert megabytes > 600  # the memory of a worker
     weights = rng.lognormal(0, 1, 1024)
     before = peak_memory(client)
     found = batch.search(batch.from_parquet(tmp_path / "one"), queries, 5, weights)
@@ -397,4 +392,4 @@ def test_memory_stays_bounded_over_a_folder_larger_than_a_worker(client, tmp_pat
     np.testing.assert_array_equal(found.distances, np.tile(expected.distances, 5))
     after = peak_memory(client)
     assert after.keys() == before.keys()  # none was killed for its use of memory
-    assert all(after[pid] - before[pid] < megabytes / 4 for pid in before), (before, after)
+    assert all(after[pid] - before[pid] < 200 for pid in before), (before, after)

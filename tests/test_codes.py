@@ -20,7 +20,7 @@ from bitrank.codes import (
 )
 from bitrank.vocabulary import n_bytes
 
-quick = settings(max_examples=60, deadline=None, derandomize=True)
+repeatable = settings(derandomize=True)
 n_bits_of_any_kind = st.one_of(st.sampled_from([1, 7, 8, 9, 64, 98, 128]), st.integers(1, 200))
 
 
@@ -41,7 +41,7 @@ def random_codes(n, n_bits, seed=0):
 
 
 @given(bit_matrices())
-@quick
+@repeatable
 def test_pack_and_unpack_are_inverse(matrices):
     (bits,) = matrices
     n_bits = bits.shape[1]
@@ -72,7 +72,7 @@ def test_pack_refuses_what_is_no_matrix_of_bits():
 
 
 @given(bit_matrices())
-@quick
+@repeatable
 def test_acdv_marks_the_bits_that_differ(matrices):
     (bits,) = matrices
     n_bits, other = bits.shape[1], np.random.default_rng(len(bits)).integers(2, size=bits.shape).astype(bool)
@@ -84,7 +84,7 @@ def test_acdv_marks_the_bits_that_differ(matrices):
 
 
 @given(bit_matrices(n_matrices=2), st.booleans(), st.integers(0, 2**32 - 1))
-@quick
+@repeatable
 def test_distances_are_sums_over_bits(matrices, per_query, seed):
     queries, items = matrices
     n_bits = queries.shape[1]
@@ -113,7 +113,7 @@ def test_distances_are_sums_over_bits(matrices, per_query, seed):
     st.sampled_from([None, 1, 2, 3, 16]),
     st.integers(0, 2**32 - 1),
 )
-@quick
+@repeatable
 def test_kernel_equals_the_reference_bit_for_bit(n_queries, n, n_bits, per_query, threads, seed):
     rng = np.random.default_rng(seed)
     queries, codes = random_codes(n_queries, n_bits, seed), random_codes(n, n_bits, seed + 1)
@@ -132,7 +132,7 @@ def test_kernel_equals_the_reference_bit_for_bit(n_queries, n, n_bits, per_query
 @given(
     st.integers(0, 6), st.integers(1, 40), st.integers(0, 9), n_bits_of_any_kind, st.booleans(), st.integers(0, 2**31)
 )
-@quick
+@repeatable
 def test_distances_to_rows_are_those_of_the_matrix(n_queries, n, n_rows, n_bits, per_query, seed):
     rng = np.random.default_rng(seed)
     queries, codes = random_codes(n_queries, n_bits, seed), random_codes(n, n_bits, seed + 1)
@@ -173,7 +173,7 @@ def test_longest_codes_that_kernel_counts():
 
 
 @given(n_bits_of_any_kind, st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None, derandomize=True)
+@repeatable
 def test_byte_tables(n_bits, seed):
     weights = np.random.default_rng(seed).random(n_bits).astype(np.float32)
     tables = byte_tables(weights)

@@ -10,7 +10,6 @@ from bitrank.datasets import digits
 matplotlib_image = pytest.importorskip("matplotlib.image", reason="matplotlib is an extra")
 
 
-pytestmark = pytest.mark.xdist_group("demo")  # one run serves all tests
 ALL_DIGITS = pytest.param(10_000, marks=pytest.mark.slow)
 
 

@@ -3,7 +3,7 @@
 import faiss
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bitrank
@@ -161,7 +161,6 @@ def test_what_is_not_a_binary_index_is_refused():
         FaissEngine(flat(), n_bits=72)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 150), st.integers(0, 99))
 def test_index_pq_ranks_by_the_weighted_distance(n_bits, seed):
     rng = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -14,14 +14,12 @@ from bitrank.engines.planes import DIALECTS, distance_sql, masks, quantize_weigh
 whole = st.integers(1, 70).flatmap(lambda n: arrays(np.int64, n, elements=st.integers(0, 4095)))
 
 
-@settings(deadline=None)
 @given(weights=whole)
 def test_planes_add_up_to_the_weights(weights):
     bits = unpack(masks(weights), len(weights)).astype(np.int64)
     np.testing.assert_array_equal((bits << np.arange(len(bits))[:, None]).sum(axis=0), weights)
 
 
-@settings(deadline=None)
 @given(
     weights=st.integers(1, 40).flatmap(lambda n: arrays(np.float32, n, elements=st.floats(0, 2.0**100, width=32))),
     bits=st.integers(1, 16),
@@ -53,7 +51,6 @@ def test_eight_bits_keep_the_ranking():
     assert np.mean([len(np.intersect1d(a, b)) for a, b in pairs]) >= 98
 
 
-@settings(deadline=None, max_examples=30)
 @given(weights=whole, seed=st.integers(0, 99))
 def test_sql_of_duckdb_is_the_weighted_distance(weights, seed):
     bits = np.random.default_rng(seed).integers(0, 2, (20, len(weights)))

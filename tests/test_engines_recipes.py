@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bitrank.codes import pack, unpack, weighted_hamming
@@ -35,7 +35,6 @@ def as_json(body):
     return json.loads(json.dumps(body, allow_nan=False))
 
 
-@settings(deadline=None)
 @given(cases())
 def test_elasticsearch_scores(case):
     codes, query, weights = case
@@ -69,7 +68,6 @@ def signed(word):
     return (word + 2**63) % 2**64 - 2**63
 
 
-@settings(deadline=None)
 @given(cases())
 def test_opensearch_scores(case):
     codes, query, weights = case
@@ -101,7 +99,6 @@ def test_opensearch_script_and_first_stage():
         recipes.opensearch_search(np.uint8([255]), 5, np.full(8, 0.5))
 
 
-@settings(deadline=None)
 @given(cases())
 def test_vespa_relevance(case):
     codes, query, weights = case
@@ -119,7 +116,6 @@ def test_vespa_relevance(case):
     assert bytes(byte % 256 for byte in body["input.query(q)"]) == query.tobytes()
 
 
-@settings(deadline=None)
 @given(cases(largest=127))
 def test_redis_distances(case):
     codes, query, weights = case

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bitrank import Index
@@ -13,7 +13,6 @@ from bitrank.vocabulary import Queries
 RNG = np.random.default_rng(0)
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_fetched_codes_rank_as_in_an_index(data):
     n_bits = data.draw(st.sampled_from([5, 8, 64, 98]))

@@ -17,7 +17,6 @@ from experiments.plan import Group, groups
 from experiments.protocols import rankings_of
 from experiments.run import main as run_main
 
-pytestmark = pytest.mark.xdist_group("experiments")  # one run serves all tests
 ROOT = Path(__file__).parents[1]
 # One group of the quick plan, on so few rows that it takes seconds.
 GROUP = Group("full", "digits", "ITQ", 32, 0)

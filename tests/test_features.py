@@ -16,7 +16,7 @@ from bitrank import ITQ
 from bitrank.datasets import digits
 from bitrank.features import Gist
 
-quick = settings(derandomize=True)
+repeatable = settings(derandomize=True)
 
 
 def noise(*shape, seed=0):
@@ -141,7 +141,7 @@ def test_blocks_of_a_size_that_does_not_divide():
 # What it must do ------------------------------------------------------------------------------------------------------
 
 
-@quick
+@repeatable
 @given(
     n=st.integers(1, 5),
     height=st.integers(16, 70),
@@ -161,7 +161,7 @@ def test_shape_and_type(n, height, width, colour, dtype):
     np.testing.assert_array_equal(images, before)
 
 
-@quick
+@repeatable
 @given(scale=st.floats(1e-305, 1e300), shift=st.floats(-3, 3))
 def test_the_range_of_an_image_does_not_matter(scale, shift):
     images = noise(2, 20, 24)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -15,7 +15,6 @@ ARRAYS = st.one_of(
 
 
 @pytest.mark.parametrize("kind", [".npy", ".csv", ".json"])
-@settings(max_examples=40, deadline=None)
 @given(array=ARRAYS)
 def test_what_is_written_is_read(tmp_path_factory, kind, array):
     path = tmp_path_factory.mktemp("arrays") / f"a{kind}"

@@ -47,7 +47,7 @@ def choose(codes, y, learn, seed=0, magnitudes=None, **options):
 
 
 @given(st.integers(1, 5), st.integers(1, 9), st.floats(0, 1), st.integers(0, 2**31))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_blend(n, n_bits, amount, seed):
     factor = np.random.default_rng(seed).exponential(size=(n, n_bits)) + 1e-3
     got = gate.blend(factor, amount)

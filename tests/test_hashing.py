@@ -32,7 +32,7 @@ def every_hasher_with(parameter):
 
 every_hasher = pytest.mark.parametrize("cls", CLASSES, ids=HASHERS)
 every_hasher_of_n_bits = every_hasher_with("n_bits")
-quick = settings(max_examples=30, deadline=None, derandomize=True)
+repeatable = settings(derandomize=True)
 
 
 def make(cls, n_bits=5, random_state=0):
@@ -69,7 +69,7 @@ def test_scikit_learn(cls):
 
 
 @every_hasher
-@quick
+@repeatable
 @given(data=st.data())
 def test_codes_are_the_signs_of_the_projections(cls, data):
     d = data.draw(st.integers(1, 40))
@@ -325,7 +325,7 @@ def saved(tmp_path_factory):
     return path, hasher.transform(vectors(d=5))
 
 
-@quick
+@repeatable
 @given(data=st.data())
 def test_cut_off_files(saved, data):
     path, _ = saved
@@ -336,7 +336,7 @@ def test_cut_off_files(saved, data):
         load_hasher(cut)
 
 
-@settings(quick, max_examples=300)
+@settings(repeatable, max_examples=3 * settings.default.max_examples)
 @given(data=st.data())
 def test_damaged_files_never_give_other_codes(saved, data):
     path, codes = saved
@@ -491,7 +491,7 @@ def test_itq_bad_n_iter(n_iter):
         ITQ(n_bits=2, n_iter=n_iter).fit(vectors())
 
 
-@quick
+@repeatable
 @given(n_bits=st.integers(1, 24), power=st.floats(0, 6), seed=st.integers(0, 99))
 def test_isotropic_variances_are_equal(n_bits, power, seed):
     random = np.random.default_rng(seed)

@@ -109,7 +109,7 @@ def build_case(case):
 
 
 @given(cases())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples)
 def test_search_equals_reference(case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BITRANK_KERNEL", case["path"])
@@ -139,7 +139,6 @@ def test_every_path_on_several_super_blocks(path, n_bits, monkeypatch):
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
 def test_radius_equals_reference(case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BITRANK_KERNEL", case["path"])
@@ -166,7 +165,6 @@ def test_radius_between_two_floats():
 
 
 @given(cases(), st.floats(0, 1), st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_filter_and_removal_equal_reference(case, share, as_mask):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BITRANK_KERNEL", case["path"])
@@ -183,7 +181,6 @@ def test_filter_and_removal_equal_reference(case, share, as_mask):
 
 
 @given(cases(), st.integers(1, 50))
-@settings(max_examples=60, deadline=None)
 def test_candidates_equal_reference(case, candidates):
     _, index, codes, ids, queries, weights = build_case(case)
     found = index.search(
@@ -256,7 +253,6 @@ def test_reals_are_signs_and_magnitudes():
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
 def test_any_sequence_of_writes(seed):
     rng = np.random.default_rng(seed)
     n_bits = int(rng.integers(1, 100))

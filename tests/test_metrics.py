@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, ndcg_score
 
@@ -73,7 +73,6 @@ def matrix_case(draw):
 
 
 @given(small_case(), st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
 def test_expectation_over_every_order_of_ties(case, k):
     distances, relevant = case
     n, d, r = len(distances), distances[None], relevant[None]
@@ -89,7 +88,6 @@ def test_expectation_over_every_order_of_ties(case, k):
 
 
 @given(small_case(), st.integers(1, 8), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
 def test_ndcg_is_the_expectation_over_every_order_of_ties(case, k, seed):
     distances, _ = case
     gains = np.random.default_rng(seed).random(len(distances)) + 0.01
@@ -99,7 +97,6 @@ def test_ndcg_is_the_expectation_over_every_order_of_ties(case, k, seed):
 
 
 @given(st.integers(2, 300), st.floats(0.05, 0.95), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
 def test_average_precision_without_ties_is_that_of_sklearn(n, share, seed):
     rng = np.random.default_rng(seed)
     distances = rng.permuted(np.tile(np.arange(n, dtype=np.float32), (3, 1)), axis=1)
@@ -110,7 +107,6 @@ def test_average_precision_without_ties_is_that_of_sklearn(n, share, seed):
 
 
 @given(matrix_case(), st.integers(1, 50), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
 def test_ndcg_is_that_of_sklearn(case, k, seed):
     distances, relevant = case
     if distances.shape[1] == 1:
@@ -125,7 +121,6 @@ def test_ndcg_is_that_of_sklearn(case, k, seed):
 
 
 @given(matrix_case())
-@settings(max_examples=80, deadline=None)
 def test_interpolated_measures_against_loops(case):
     distances, relevant = case
     precision, recall = metrics.precision_recall(distances, relevant)
@@ -149,7 +144,6 @@ def test_recall_levels_are_met_exactly():
 
 
 @given(matrix_case(), st.integers(1, 45))
-@settings(max_examples=40, deadline=None)
 def test_tie_mass_against_loops(case, k):
     distances, _ = case
     want = []

@@ -57,7 +57,7 @@ def some_weights(n_bits, seed):
 
 
 @given(**batches)
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_an_update_is_the_exact_minimum(m, n_bits, width, reals, exponents, seed):
     codes, rows, values = problem(m, n_bits, width=width, reals=reals, seed=seed)
     start, C = some_weights(n_bits, seed), tuple(10.0**e for e in exponents)
@@ -73,7 +73,7 @@ def test_an_update_is_the_exact_minimum(m, n_bits, width, reals, exponents, seed
 
 
 @given(**{**batches, "exponents": st.tuples(st.floats(-4, -1), st.floats(-4, -1))})
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_kernel_converges_by_itself_for_small_constants(m, n_bits, width, reals, exponents, seed):
     codes, rows, values = problem(min(m, 10), n_bits, width=width, reals=reals, seed=seed)
     batch, weights = Constraints(codes, codes, rows, n_bits, values), some_weights(n_bits, seed).astype(float)

@@ -27,7 +27,6 @@ if CHROMIUM is None:
 playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests are left out: playwright is missing")
 expect = playwright.expect
 expect.set_options(timeout=20_000)  # the machine may be busy with other tests
-pytestmark = pytest.mark.xdist_group("page")  # one browser serves all tests
 
 FLAGS = "--disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
 FLAGS = [*FLAGS.split(), "--disable-sync", *(["--no-sandbox"] if os.geteuid() == 0 else [])]

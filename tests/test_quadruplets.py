@@ -19,7 +19,7 @@ from bitrank.ranking.constraints import (
 from bitrank.ranking.quadruplets import draw_quadruplets
 from bitrank.ranking.sampling import SAMPLINGS, draw_samplings
 
-quick = settings(max_examples=60, deadline=None, derandomize=True)
+repeatable = settings(derandomize=True)
 
 
 def every_quadruplet(y, query_y=None, allowed=None):
@@ -55,7 +55,7 @@ def random_codes(n, n_bits=16, seed=0):
     st.integers(1, 60),
     st.integers(0, 2**31),
 )
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=2 * settings.default.max_examples, derandomize=True)
 def test_uniform_draws_distinct_ones_that_exist(y, query_y, n, seed):
     if len(set(y)) < 2:
         with pytest.raises(ValueError, match="y must hold at least two classes, got 1"):
@@ -137,7 +137,7 @@ def test_same_seed_same_draw(way):
     st.integers(1, 300),
     st.integers(0, 2**31),
 )
-@quick
+@repeatable
 def test_near_draws_within_the_nearest(n, n_neighbors, n_bits, separate, n_quadruplets, seed):
     rng = np.random.default_rng(seed)
     y, codes = rng.permutation(np.arange(n) % 3), random_codes(n, n_bits, seed)
@@ -300,7 +300,7 @@ rows_once = st.lists(st.integers(0, 50), max_size=8, unique=True)
 
 
 @given(st.integers(0, 9), rows_once)
-@quick
+@repeatable
 def test_triplets_from_ranking(query, ranked):
     want = {(query, worse, better) for better, worse in itertools.combinations(ranked, 2)}
     got = triplets_from_ranking(query, ranked)
@@ -310,7 +310,7 @@ def test_triplets_from_ranking(query, ranked):
 
 
 @given(st.integers(0, 9), rows_once, st.data())
-@quick
+@repeatable
 def test_triplets_from_grades_and_clicks(query, rows, data):
     size = {"min_size": len(rows), "max_size": len(rows)}
     grades = data.draw(st.lists(st.integers(-2, 2) | st.floats(-1, 1), **size))

@@ -58,7 +58,7 @@ def differences(function, at, step=1e-5):
 
 
 @given(st.integers(1, 4), st.integers(2, 9), st.floats(0, 1), st.floats(0.1, 5), st.integers(0, 2**31))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(derandomize=True)
 def test_gradient_of_the_loss(n_queries, n_items, share, spread, seed):
     rng = np.random.default_rng(seed)
     scores = spread * rng.normal(size=(n_queries, n_items))

@@ -33,9 +33,6 @@ def index(tmp_path_factory):
     return folder
 
 
-pytestmark = pytest.mark.xdist_group("service on PostgreSQL")
-
-
 @pytest.fixture
 def base(postgres):
     """The URL of an empty database."""

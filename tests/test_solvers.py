@@ -16,7 +16,7 @@ from bitrank.ranking.objective import Constraints, Objective, best_scale, dualit
 from bitrank.ranking.quadruplets import draw_quadruplets
 from bitrank.ranking.solvers import SOLVERS, egd, exact, pgd
 
-quick = settings(max_examples=60, deadline=None, derandomize=True)
+repeatable = settings(derandomize=True)
 n_bits_of_any_kind = st.one_of(st.sampled_from([1, 8, 9, 64, 98]), st.integers(1, 100))
 
 
@@ -111,7 +111,7 @@ def check_products(data, seed):
 
 
 @given(st.integers(1, 200), n_bits_of_any_kind, st.sampled_from([3, 4]), st.booleans(), st.integers(0, 2**31))
-@quick
+@repeatable
 def test_products_equal_dense_ones(m, n_bits, width, magnitudes, seed):
     check_products(problem(m, n_bits, width=width, magnitudes=magnitudes, seed=seed), seed)
 
@@ -142,7 +142,7 @@ def test_a_query_without_magnitudes_has_rows_of_zeros():
 
 
 @given(objectives(), st.integers(0, 2**31))
-@quick
+@repeatable
 def test_value_and_gradient(case, seed):
     objective, direct = case
     weights = np.random.default_rng(seed).random(len(objective.prior))
@@ -158,7 +158,7 @@ def test_value_and_gradient(case, seed):
 
 
 @given(objectives())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=2 * settings.default.max_examples, derandomize=True)
 def test_exact_reaches_the_optimum_of_an_independent_solver(case):
     objective, (_, _, *constants) = case
     # The same rows for both: those of magnitudes are float32 in one and float64 in the other.
@@ -210,7 +210,7 @@ def test_start_does_not_matter(solver):
 
 
 @given(objectives(largest_c=1.0))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@repeatable
 def test_gradient_solvers_come_within_a_ten_thousandth_and_their_gap_is_a_bound(case):
     objective, _ = case
     optimum = exact(objective)
@@ -226,7 +226,7 @@ def test_gradient_solvers_come_within_a_ten_thousandth_and_their_gap_is_a_bound(
 
 
 @given(objectives(largest_c=2.0), st.integers(0, 2**31))
-@quick
+@repeatable
 def test_gap_is_a_bound_at_every_feasible_point(case, seed):
     objective, _ = case
     optimum = exact(objective)
@@ -298,7 +298,7 @@ def test_constraints_that_only_contradict_the_distance(solver):
 
 
 @given(objectives(), st.booleans())
-@quick
+@repeatable
 def test_best_scale(case, ones):
     objective, (order, tie, c_order, c_tie, _) = case
     n_bits = len(objective.prior)

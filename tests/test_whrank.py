@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -40,7 +40,6 @@ def test_weights_approach_the_spread_over_every_pair():
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=30), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
 def test_pairs_are_two_different_rows_of_one_class(labels, seed):
     y, rng = np.array(labels), np.random.RandomState(seed)
     if len(np.unique(y)) == len(y):
