@@ -28,7 +28,8 @@ from report import RESULTS, write_results
 from bitrank import Index
 from bitrank.checks import n_threads
 from bitrank.service.schemas import Search
-from bitrank.service.service import Service, Settings, to_json
+from bitrank.service.service import Service, to_json
+from bitrank.service.settings import Settings
 from bitrank.service.sources import NoItems, Source
 
 N_CODES, N_BITS, K, N_CONNECTIONS, SHARE_CLICKS = 1_000_000, 64, 20, 32, 0.05

@@ -14,7 +14,8 @@ import uvicorn
 
 from bitrank.service import process
 from bitrank.service.app import create_app
-from bitrank.service.service import Service, Settings
+from bitrank.service.service import Service
+from bitrank.service.settings import Settings
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bitrank import ITQ
-from bitrank.feedback import LoggedPage, LogReader, read_log
+from bitrank.feedback import LoggedPage, LogReader, read_log, replay, replay_log
 from bitrank.feedback.logs import parse_code
 
 RNG = np.random.default_rng(0)
@@ -157,3 +157,23 @@ def test_malformed_codes_are_refused(text):
         parse_code(text, 32)
     with pytest.raises(ValueError, match="last 1 bits of a row zero"):
         parse_code("00ff00ff", 31)
+
+
+def test_a_replayed_log_names_items_by_their_ids():
+    rng = np.random.default_rng(0)
+    codes, ids = rng.integers(0, 256, (300, 2), dtype=np.uint8), np.arange(300) * 10
+    logged = [
+        LoggedPage(f"page-{n}", {"item": 10 * n}, [5, 10 * n + 20, 10 * n + 30], [False] * 3, [10 * n + 30])
+        for n in range(20)
+    ]
+    stranger = LoggedPage("gone", {"item": 5}, [5], [False], [])
+    log_replay = replay_log([*logged, stranger], codes, ids, 16, random_state=0)
+    pairs = list(LogReader(codes, ids, 16).pages(logged))
+    replayed = replay([page for _, page in pairs], codes, 16, random_state=0)
+    assert log_replay.n_left_out == 1
+    np.testing.assert_array_equal(log_replay.replay.candidate, replayed.candidate)
+    assert len(log_replay.moves) == 20
+    for logged_move, move in zip(log_replay.moves, replayed.moves, strict=True):
+        assert logged_move.query == logged[move.page].query
+        assert logged_move.item == logged[move.page].clicked[0]
+        assert (logged_move.before, logged_move.after) == (move.before, move.after)

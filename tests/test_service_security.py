@@ -1,16 +1,14 @@
-"""The guard (token, host, origin, size, rate, headers), the options of `bitrank serve`, and a fuzzed API."""
+"""The guard (token, host, origin, size, rate, headers), and a fuzzed API."""
 
 import base64
 import itertools
 
-import httpx
 import hypothesis
 import numpy as np
 import pytest
 import schemathesis
-from serving import Command, serving
+from serving import serving
 
-from bitrank.cli import main
 from bitrank.index import Index
 from bitrank.service import sources
 from bitrank.service.security import MAX_BODY, Rate
@@ -149,59 +147,6 @@ def test_rates_are_counted_per_client():
     # Four at once, then two per second: of four requests per second every other one is answered.
     assert sum(first) == pytest.approx(4 + 40 * 0.25 * 2, abs=2)
     assert all(rate.allows("b") for _ in range(4))
-
-
-# The command
-
-
-def test_another_address_needs_a_token(tmp_path, monkeypatch):
-    monkeypatch.delenv("BITRANK_TOKEN", raising=False)
-    with pytest.raises(SystemExit, match=r"--host 0\.0\.0\.0 needs a token"):
-        main(["serve", "--host", "0.0.0.0", "--port", "0", "--data", str(tmp_path)])
-    for short in ("short", "x" * 15, "", "naïve-token-of-some-length"):
-        monkeypatch.setenv("BITRANK_TOKEN", short)
-        with pytest.raises(SystemExit, match="at least 16 printable ASCII characters"):
-            main(["serve", "--port", "0", "--data", str(tmp_path)])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--items", "items.parquet"], "go with --index"),
-        (["--explore", "-1"], "--explore must not be negative, got -1"),
-        (["--image-origin", "javascript:x"], "--image-origin must be like https://"),
-        (["--image-origin", "https://a.example; script-src *"], "--image-origin must be like https://"),
-        (["--db", "sqlite://", "--data", "x"], "--data or --db, not both"),
-        (["--host", "192.0.2.1", "--token-file", "absent.txt"], "No such file"),
-    ],
-)
-def test_mistakes_on_the_command_line_end_with_a_message(tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match=message):
-        main(["serve", "--port", "0", *arguments])
-
-
-def test_the_command_serves_the_digits_with_a_token(tmp_path):
-    (tmp_path / "token").write_text(TOKEN + "\n")
-    home = {"XDG_DATA_HOME": str(tmp_path / "home")}
-    # A loopback address too, but not one of those that need no token.
-    with Command("--host", "127.0.0.2", "--token-file", tmp_path / "token", environment=home) as command:
-        address = command.address
-        assert httpx.get(f"{address}/collection").status_code == 401
-        found = httpx.get(f"{address}/collection", headers={"authorization": f"Bearer {TOKEN}"}).json()
-        assert (found["name"], found["n_items"]) == ("digits", 10_000)
-        status, errors = command.stop()
-    assert (status, errors) == (0, "")
-    assert (tmp_path / "home" / "bitrank" / "digits" / "bitrank.db").exists()
-
-
-def test_the_command_says_what_is_wrong_with_an_index(tmp_path):
-    with Command("--index", tmp_path / "absent.index", "--data", tmp_path / "data") as command:
-        assert command.address is None
-        status, errors = command.stop()
-    assert status == 1
-    assert "meta.json is missing" in errors
-    assert "Traceback" not in errors
 
 
 # Requests generated from the OpenAPI document, valid and invalid, never cause a server error

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bitrank.cli.output import add_json, print_facts
-from bitrank.cli.weights_source import TOKEN_NOTE, token
+from bitrank.cli.weights_source import TOKEN_NOTE, environment_token
 from bitrank.feedback import read_log, write_log
 
 LOGS = "JSON lines: pages in the form of `POST /feedback`, or UBI queries and events"
@@ -43,6 +43,6 @@ def _import(arguments: argparse.Namespace) -> int:
     else:
         from bitrank.service.client import send_pages
 
-        facts |= send_pages(pages, arguments.url, token())._asdict()
+        facts |= send_pages(pages, arguments.url, environment_token())._asdict()
     print_facts(facts, as_json=arguments.json)
     return 0

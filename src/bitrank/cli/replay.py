@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bitrank import feedback
 from bitrank.cli.feedback import LOGS
 from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.files import check_kind, write_array
 from bitrank.index import Index
-from bitrank.progress import progress
+
+if TYPE_CHECKING:
+    from bitrank.feedback import LogReplay
 
 
 def add_parser(commands: Any) -> None:
@@ -41,50 +42,47 @@ def add_parser(commands: Any) -> None:
 def _replay(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         check_kind(arguments.output)
+    from bitrank.feedback import read_log, replay_log  # slow to import
+
     index = Index.load(arguments.index)
     codes, ids = index.export()
-    from bitrank.hashing import load_hasher
-
-    project = None if arguments.hasher is None else load_hasher(arguments.hasher).project
-    logged = feedback.read_log(arguments.logs)
-    found = list(feedback.LogReader(codes, ids, index.n_bits, project).pages(logged))
-    start = index.weights if arguments.weights is None else read_weights(arguments.weights)
-    pages = progress([page for _, page in found], label="replaying")
-    replayed = feedback.replay(pages, codes, index.n_bits, weights=start, random_state=arguments.seed)
+    replayed = replay_log(
+        read_log(arguments.logs),
+        codes,
+        ids,
+        index.n_bits,
+        project=_project(arguments.hasher),
+        weights=index.weights if arguments.weights is None else read_weights(arguments.weights),
+        random_state=arguments.seed,
+    )
+    candidate = replayed.replay.candidate
     if arguments.output is not None:
-        write_array(arguments.output, replayed.candidate)
-    facts = _facts(replayed, len(logged) - len(found))
-    facts["moves"] = [
-        {
-            "query": found[move.page][0].query,
-            "item": _item(found[move.page][0], move.place, set(ids.tolist())),
-            "before": move.before,
-            "after": move.after,
-        }
-        for move in replayed.moves[: arguments.top]
-    ]
+        write_array(arguments.output, candidate)
+    facts = _facts(replayed, arguments.top)
     if arguments.json:
-        print(json.dumps({**facts, "candidate": replayed.candidate.tolist()}))
+        print_facts({**facts, "candidate": candidate.tolist()}, as_json=True)
     else:
         _print(facts)
     return 0
 
 
-def _item(page: feedback.LoggedPage, place: int, stored_ids: set[int]) -> int:
-    """The id at a place of a page, counting only items of the collection."""
-    return [item for item in page.shown if item in stored_ids][place]
+def _project(hasher: Path | None) -> Any:
+    from bitrank.hashing import load_hasher  # slow to import
+
+    return None if hasher is None else load_hasher(hasher).project
 
 
-def _facts(replayed: feedback.Replay, n_left_out: int) -> dict[str, Any]:
-    decisions = [{"n_pages": look.n_pages, **look.decision._asdict()} for look in replayed.looks]
+def _facts(log_replay: LogReplay, top: int) -> dict[str, Any]:
+    replayed = log_replay.replay
     return {
         "n_pages": replayed.n_pages,
-        "n_left_out": n_left_out,
+        "n_left_out": log_replay.n_left_out,
         "n_clicks": replayed.n_clicks,
         "n_explored_clicks": replayed.n_explored_clicks,
-        "activated": replayed.weights is not None and any(look.decision.activate for look in replayed.looks),
+        "activated": any(look.decision.activate for look in replayed.looks),
         "top_20_kept": replayed.overlap,
-        "decisions": decisions,
+        "decisions": [{"n_pages": look.n_pages, **look.decision._asdict()} for look in replayed.looks],
+        "moves": [move._asdict() for move in log_replay.moves[:top]],
     }
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+from bitrank.cli.weights_source import environment_token
 
 
 def add_parser(commands: Any) -> None:
@@ -60,15 +58,18 @@ def add_parser(commands: Any) -> None:
 
 def _serve(arguments: argparse.Namespace) -> int:
     try:
-        from bitrank.service import process, service, sources
+        from bitrank.service import process, sources
+        from bitrank.service.service import Service
+        from bitrank.service.settings import Settings, check_host
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{error}; the service needs: pip install 'bitrank[service]'") from None
-    settings = service.Settings(
-        explore=_at_least_zero("--explore", arguments.explore),
-        rate=_at_least_zero("--rate", arguments.rate),
+    settings = Settings(
+        explore=arguments.explore,
+        rate=arguments.rate,
         token=_token(arguments),
-        image_origins=tuple(_origin(text) for text in arguments.image_origin),
+        image_origins=tuple(arguments.image_origin),
     )
+    check_host(arguments.host, settings.token)
     if arguments.index is None and (arguments.items or arguments.hasher or arguments.image_features):
         raise ValueError("--items, --hasher and --image-features go with --index")
     url, place = _database(arguments)
@@ -76,15 +77,15 @@ def _serve(arguments: argparse.Namespace) -> int:
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     address = f"http://{host}:{bound.getsockname()[1]}/"
 
-    def make() -> service.Service:
+    def make() -> Service:
         if arguments.index is None:
             source = sources.embedded_digits()
         else:
             source = sources.from_files(arguments.index, arguments.items, arguments.hasher, arguments.image_features)
-        return service.Service(source, url, settings)
+        return Service(source, url, settings)
 
-    def ready(running: service.Service) -> None:
-        collection = running.collection
+    def ready(service: Service) -> None:
+        collection = service.collection
         print(f"bitrank serves {collection.name}, {len(collection)} items, at {address}")
         print(f"clicks and versions are kept in {place}; stop with Ctrl-C", flush=True)
 
@@ -92,43 +93,19 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _token(arguments: argparse.Namespace) -> str | None:
-    token = os.environ.get("BITRANK_TOKEN")
-    if arguments.token_file is not None:
-        token = arguments.token_file.read_text(encoding="utf-8").partition("\n")[0].strip()
-    if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
-        raise ValueError("the token must be at least 16 printable ASCII characters; `openssl rand -hex 16` makes one")
-    if token is None and arguments.host not in LOOPBACK:
-        raise ValueError(f"--host {arguments.host} needs a token, in BITRANK_TOKEN or --token-file")
-    return token
+    if arguments.token_file is None:
+        return environment_token()
+    text: str = arguments.token_file.read_text(encoding="utf-8")
+    return text.partition("\n")[0].strip()
 
 
 def _database(arguments: argparse.Namespace) -> tuple[str, str]:
     """URL of the database, and the place to print for it."""
-    if arguments.db is not None:
-        if arguments.data is not None:
-            raise ValueError("give --data or --db, not both")
-        return arguments.db, arguments.db.rpartition("@")[2].partition("?")[0]  # without secrets
-    folder = arguments.data
-    if folder is None:
-        home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-        name = "digits"
-        if arguments.index is not None:
-            # Two indexes of the same name in different folders must not share clicks.
-            path = str(arguments.index.resolve())
-            name = f"{arguments.index.stem}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
-        folder = home / "bitrank" / name
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return f"sqlite:///{folder.resolve() / 'bitrank.db'}", str(folder)
+    from bitrank.service.settings import default_folder, sqlite_url
 
-
-def _origin(text: str) -> str:
-    scheme, _, host = text.partition("://")
-    if scheme not in ("http", "https") or not host or not all(c.isalnum() or c in ".-:*" for c in host):
-        raise ValueError(f"--image-origin must be like https://images.example.org, got {text!r}")
-    return text
-
-
-def _at_least_zero(name: str, value: Any) -> Any:
-    if value < 0:
-        raise ValueError(f"{name} must not be negative, got {value}")
-    return value
+    if arguments.db is None:
+        folder = arguments.data or default_folder(arguments.index)
+        return sqlite_url(folder), str(folder)
+    if arguments.data is not None:
+        raise ValueError("give --data or --db, not both")
+    return arguments.db, arguments.db.rpartition("@")[2].partition("?")[0]  # without secrets

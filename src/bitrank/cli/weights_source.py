@@ -16,7 +16,7 @@ SOURCES = "file (.npy, .csv, .json), folder of an index, or URL of a version on 
 TOKEN_NOTE = "If the service requires a token, set the environment variable BITRANK_TOKEN."
 
 
-def token() -> str | None:
+def environment_token() -> str | None:
     """Return the token for a running service, from the environment."""
     return os.environ.get("BITRANK_TOKEN")
 
@@ -34,7 +34,7 @@ def read_weights(source: str) -> Weights:
     if source.startswith(("http://", "https://")):
         from bitrank.service.client import version_weights
 
-        weights = np.asarray(version_weights(source, token()))
+        weights = np.asarray(version_weights(source, environment_token()))
     elif Path(source).is_dir():
         index = Index.load(source)
         weights = np.ones(index.n_bits) if index.weights is None else index.weights

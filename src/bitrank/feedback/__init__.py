@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bitrank.feedback.click_graph import ClickGraph
     from bitrank.feedback.exploration import explore
     from bitrank.feedback.learner import ClickLearner
-    from bitrank.feedback.log_replay import Replay, replay
+    from bitrank.feedback.log_replay import LogReplay, Replay, replay, replay_log
     from bitrank.feedback.logged_pages import LoggedPage
     from bitrank.feedback.logs import LogReader, read_log, write_log
     from bitrank.feedback.pages import Page
@@ -24,6 +24,7 @@ __all__ = [
     "ClickLearner",
     "Decision",
     "LogReader",
+    "LogReplay",
     "LoggedPage",
     "Page",
     "Replay",
@@ -32,6 +33,7 @@ __all__ = [
     "explore",
     "read_log",
     "replay",
+    "replay_log",
     "write_log",
 ]
 
@@ -43,7 +45,7 @@ __getattr__, __dir__ = attach(
         "click_graph": ("ClickGraph",),
         "exploration": ("explore",),
         "learner": ("ClickLearner",),
-        "log_replay": ("Replay", "replay"),
+        "log_replay": ("LogReplay", "Replay", "replay", "replay_log"),
         "logged_pages": ("LoggedPage",),
         "logs": ("LogReader", "read_log", "write_log"),
         "pages": ("Page",),

@@ -1,9 +1,9 @@
-"""`replay`: learn from a log page by page, with the click gate, and compare the ranking before and after."""
+"""`replay` and `replay_log`: learn page by page, with the click gate, and compare the ranking before and after."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,10 @@ from bitrank.checks import check_codes, check_weights
 from bitrank.feedback.click_gate import Decision
 from bitrank.feedback.exploration import SAMPLE_SIZE
 from bitrank.feedback.learner import ClickLearner
+from bitrank.feedback.logged_pages import LoggedPage
+from bitrank.feedback.logs import LogReader, Project
 from bitrank.feedback.pages import Page, query_distances
+from bitrank.progress import progress
 from bitrank.vocabulary import Codes, Weights
 
 N_COMPARED = 200  # newest pages whose rankings are compared
@@ -131,3 +134,64 @@ def _compare(
 
 def _rank(distances: npt.NDArray[np.float32], item_distance: np.float32) -> float:
     return float((distances < item_distance).sum() + ((distances == item_distance).sum() + 1) / 2)
+
+
+class LoggedMove(NamedTuple):
+    """A clicked item by its id, the query it was clicked for, and its rank before and after."""
+
+    query: dict[str, Any]
+    item: int
+    before: float
+    after: float
+
+
+class LogReplay(NamedTuple):
+    """A replayed log: the replay, its moves by ids, and the number of pages of which no item is in the collection."""
+
+    replay: Replay
+    moves: list[LoggedMove]
+    n_left_out: int
+
+
+def replay_log(
+    logged_pages: Sequence[LoggedPage],
+    codes: Codes,
+    ids: npt.ArrayLike,
+    n_bits: int,
+    *,
+    project: Project | None = None,
+    weights: npt.ArrayLike | None = None,
+    random_state: Any = None,
+) -> LogReplay:
+    """Replay pages of a log over a collection; items that the collection lacks are left out.
+
+    Parameters
+    ----------
+    logged_pages : sequence of LoggedPage
+        As `read_log` returns them.
+    codes : packed codes of the collection
+    ids : int array, one per code
+    n_bits : int
+    project : callable, optional
+        `project` of the hasher; needed where queries are vectors.
+    weights, random_state : as in `replay`
+
+    Examples
+    --------
+    >>> codes = np.random.default_rng(0).integers(256, size=(500, 2), dtype=np.uint8)
+    >>> page = LoggedPage("a1", {"item": 7}, [3, 4, 999], [False] * 3, [4])
+    >>> replayed = replay_log([page], codes, np.arange(500), 16, random_state=0)
+    >>> replayed.moves[0].item, replayed.replay.n_clicks, replayed.n_left_out
+    (4, 1, 0)
+    """
+    pairs = list(LogReader(codes, ids, n_bits, project).pages(logged_pages))
+    pages = progress([page for _, page in pairs], label="replaying")
+    replayed = replay(pages, codes, n_bits, weights=weights, random_state=random_state)
+    stored = set(np.asarray(ids).tolist())
+
+    def logged(move: Move) -> LoggedMove:
+        page = pairs[move.page][0]
+        shown = [item for item in page.shown if item in stored]
+        return LoggedMove(page.query, shown[move.place], move.before, move.after)
+
+    return LogReplay(replayed, [logged(move) for move in replayed.moves], len(logged_pages) - len(pairs))

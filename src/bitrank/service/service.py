@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +22,7 @@ from bitrank.checks import n_threads
 from bitrank.feedback.pages import query_distances
 from bitrank.service.collection import Collection, SearchQuery, tie_ranks
 from bitrank.service.learning import Learning
+from bitrank.service.settings import Settings
 from bitrank.service.sources import Source
 from bitrank.service.store import Store
 from bitrank.service.store.profiles import DEFAULT, HAMMING, Version
@@ -35,18 +35,6 @@ Distances = npt.NDArray[np.float32]
 VersionChoice = int | Literal["candidate"] | None
 
 logger = logging.getLogger("bitrank.service")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What an operator may choose."""
-
-    page_size: int = 20
-    explore: int = 4
-    rate: float = 500.0
-    token: str | None = None
-    image_origins: tuple[str, ...] = ()
-    random_state: int | None = None
 
 
 class UnknownVersionError(ValueError):

@@ -1,0 +1,67 @@
+"""The operator's choices: `Settings`, the addresses that need a token, and the place of the database."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_MIN_TOKEN = 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a service, checked.
+
+    Examples
+    --------
+    >>> Settings(explore=-1)
+    Traceback (most recent call last):
+    ValueError: explore must be at least 0, got -1
+    """
+
+    page_size: int = 20
+    explore: int = 4
+    rate: float = 500.0
+    token: str | None = None
+    image_origins: tuple[str, ...] = ()
+    random_state: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("explore", "rate"):
+            value = getattr(self, name)
+            if not value >= 0:
+                raise ValueError(f"{name} must be at least 0, got {value}")
+        token = self.token
+        if token is not None and (len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable()):
+            raise ValueError(
+                f"the token must be at least {_MIN_TOKEN} printable ASCII characters; `openssl rand -hex 16` makes one"
+            )
+        for origin in self.image_origins:
+            scheme, _, host = origin.partition("://")
+            if scheme not in ("http", "https") or not host or not all(c.isalnum() or c in ".-:*" for c in host):
+                raise ValueError(f"an image origin must be like https://images.example.org, got {origin!r}")
+
+
+def check_host(host: str, token: str | None) -> None:
+    """Check that a service which others can reach has a token."""
+    if token is None and host not in LOOPBACK:
+        raise ValueError(f"host must be one of {', '.join(LOOPBACK)} without a token, got {host}")
+
+
+def default_folder(index: Path | None) -> Path:
+    """Name the folder of the database in the user's data folder: one per index, or that of the embedded digits."""
+    home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    if index is None:
+        return home / "bitrank" / "digits"
+    # Two indexes of the same name in different folders must not share clicks.
+    digest = hashlib.sha256(str(index.resolve()).encode()).hexdigest()[:8]
+    return home / "bitrank" / f"{index.stem}-{digest}"
+
+
+def sqlite_url(folder: Path) -> str:
+    """Create a folder that only its owner can read, and return the URL of the database in it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return f"sqlite:///{folder.resolve() / 'bitrank.db'}"

@@ -1,0 +1,61 @@
+"""The command `bitrank serve`."""
+
+import pytest
+
+from bitrank.cli import main
+
+httpx = pytest.importorskip("httpx")
+pytest.importorskip("fastapi", reason="the service is an extra")
+
+from serving import Command  # noqa: E402
+
+TOKEN = "0123456789abcdef0123"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--items", "items.parquet"], "bitrank serve: --items, --hasher and --image-features go with --index"),
+        (["--explore", "-1"], "explore must be at least 0, got -1"),
+        (["--image-origin", "javascript:x"], "an image origin must be like https://"),
+        (["--db", "sqlite://", "--data", "x"], "--data or --db, not both"),
+        (["--host", "192.0.2.1"], "without a token, got 192.0.2.1"),
+        (["--host", "192.0.2.1", "--token-file", "absent.txt"], "No such file"),
+        (["--token-file", "short.txt"], "at least 16 printable ASCII characters"),
+    ],
+)
+def test_mistakes_end_with_a_message(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BITRANK_TOKEN", raising=False)
+    (tmp_path / "short.txt").write_text("short\n")
+    with pytest.raises(SystemExit, match=message):
+        main(["serve", "--port", "0", *arguments])
+
+
+def test_the_environment_names_a_token(monkeypatch):
+    monkeypatch.setenv("BITRANK_TOKEN", "short")
+    with pytest.raises(SystemExit, match="at least 16 printable ASCII characters"):
+        main(["serve", "--port", "0"])
+
+
+def test_the_digits_are_served_with_a_token(tmp_path):
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    home = {"XDG_DATA_HOME": str(tmp_path / "home")}
+    # A loopback address too, but not one of those that need no token.
+    with Command("--host", "127.0.0.2", "--token-file", tmp_path / "token", environment=home) as command:
+        address = command.address
+        assert httpx.get(f"{address}/collection").status_code == 401
+        found = httpx.get(f"{address}/collection", headers={"authorization": f"Bearer {TOKEN}"}).json()
+        assert (found["name"], found["n_items"]) == ("digits", 10_000)
+        status, errors = command.stop()
+    assert (status, errors) == (0, "")
+    assert (tmp_path / "home" / "bitrank" / "digits" / "bitrank.db").exists()
+
+
+def test_a_missing_index_is_named(tmp_path):
+    with Command("--index", tmp_path / "absent.index", "--data", tmp_path / "data") as command:
+        assert command.address is None
+        status, errors = command.stop()
+    assert status == 1
+    assert "meta.json is missing" in errors
+    assert "Traceback" not in errors
