@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from bitrank.service.settings import LOOPBACK
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -21,7 +23,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_BODY = 8 * 2**20
 MAX_CLIENTS = 10_000  # clients whose rate is remembered; the longest silent is forgotten first
-LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class Guard:
