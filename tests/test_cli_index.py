@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bitrank.cli import main
+from bitrank.files import write_array
 from bitrank.index import Index, interchange
 
 pytestmark = pytest.mark.filterwarnings("ignore:builtin type [Ss]wig:DeprecationWarning")
@@ -41,8 +42,8 @@ def test_build_info_search_optimize(files, capsys):
     expected = Index(CODES, ids=np.arange(500) + 1000, weights=WEIGHTS).search(CODES[:3], 4)
     assert [line["ids"] for line in lines] == expected.ids.tolist()
     np.testing.assert_allclose([line["distances"] for line in lines], expected.distances)
-    np.save("weights.npy", WEIGHTS[::-1])
-    assert main(["index", "optimize", "my.index", "--weights", "weights.npy"]) == 0
+    write_array("weights.json", WEIGHTS[::-1])
+    assert main(["index", "optimize", "my.index", "--weights", "weights.json"]) == 0
     np.testing.assert_array_equal(Index.load("my.index").weights, WEIGHTS[::-1])
     capsys.readouterr()
     assert (

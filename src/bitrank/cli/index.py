@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from bitrank.cli.output import add_json, print_facts
+from bitrank.files import read_array
 from bitrank.index import Index, interchange, storage
 from bitrank.progress import progress
 from bitrank.vocabulary import Method
@@ -27,7 +26,7 @@ def add_parser(commands: Any) -> None:
     build.add_argument("codes", type=Path, help="packed codes: .npy, .parquet, or a FAISS binary index")
     build.add_argument("index", type=Path, help="folder to write")
     build.add_argument("--n-bits", type=int, help="bits per code (default: eight per byte)")
-    build.add_argument("--ids", type=Path, help=".npy of ids (default: 0 to n - 1)")
+    build.add_argument("--ids", type=Path, help="one id per code: .npy, .csv or .json (default: 0 to n - 1)")
     build.add_argument("--column", default="code", help="Parquet column of the codes (default: %(default)s)")
     build.add_argument("--id-column", help="Parquet column of the ids")
     build.set_defaults(run=_build)
@@ -56,7 +55,7 @@ def add_parser(commands: Any) -> None:
     )
     search.add_argument("--threads", type=int, help="threads (default: one per core)")
     for command in (build, search, optimize):
-        command.add_argument("--weights", type=Path, help=".npy of weights, one per bit")
+        command.add_argument("--weights", type=Path, help="weights, one per bit: .npy, .csv or .json")
     add_json(build, info, search, optimize)
 
 
@@ -125,7 +124,7 @@ def _optimize(arguments: argparse.Namespace) -> int:
 
 
 def _load(path: Path | None) -> Any:
-    return None if path is None else np.load(path, allow_pickle=False)
+    return None if path is None else read_array(path)
 
 
 def _print_size(arguments: argparse.Namespace, index: Index, start: float) -> int:
