@@ -16,7 +16,7 @@ from dask.distributed import Client, LocalCluster
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitrank import ITQ, Index, RankingSVM, SignBits, batch, metrics
+from bitrank import ITQ, Index, RankingSVM, SignBits, batch, measures, metrics
 from bitrank.codes import distances, hamming, pack
 from bitrank.datasets import digits
 from bitrank.ranking.quadruplets import draw_quadruplets
@@ -130,7 +130,7 @@ def test_evaluate_by_lots_and_with_short_tables(monkeypatch, itq_digits):
     expected = metrics.evaluate(distances(queries, itq_digits.codes, weights), query_y[:, None] == itq_digits.y)
     del expected["authors_map"]
     monkeypatch.setattr(batch.evaluation, "MAX_VALUES", 300)
-    monkeypatch.setattr(metrics, "_TABLE", 100)
+    monkeypatch.setattr(measures, "_TABLE", 100)
     codes, y = da.from_array(itq_digits.codes, chunks=(500, 4)), da.from_array(itq_digits.y, chunks=400)
     assert batch.evaluate(codes, y, queries, query_y, weights) == expected
 

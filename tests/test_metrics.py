@@ -251,7 +251,7 @@ def test_bad_input(name):
         measure(np.zeros((2, 3)), np.ones((3, 3), bool))
     with pytest.raises(ValueError, match="bool"):
         measure(np.zeros((2, 3)), relevant.astype(int))
-    with pytest.raises(ValueError, match="one row a query"):
+    with pytest.raises(ValueError, match="one row per query"):
         measure(np.zeros(3), np.ones(3, bool))
     with pytest.raises(ValueError, match="real matrix"):
         measure(np.zeros((2, 3), complex), relevant)

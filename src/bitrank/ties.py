@@ -1,7 +1,4 @@
-"""Rankings as groups of tied items, from one fast sort of many queries at a time.
-
-The floor under `metrics`: a measure in expectation over the order of ties is a sum over these groups.
-"""
+"""Rankings as groups of tied items, from one fast sort of many queries at a time."""
 
 from __future__ import annotations
 
@@ -20,40 +17,40 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
 
-# Elements handled at a time by one thread: the sort and the passes after it stay in the cache.
+# Elements per chunk: the sort and the passes after it stay in the cache.
 _CHUNK = 1 << 18
 
 
 @dataclass
 class Groups:
-    """Sorted queries as groups of tied items. Only groups with a relevant item are kept: the rest add nothing."""
+    """Sorted queries as groups of tied items. Groups without a relevant item are left out: they add nothing."""
 
-    n: int  # items of a query
-    totals: Floats  # (n_queries,) relevant items of each query, NaN for none
-    row: Ints  # (n_groups,) the query that a group belongs to
-    start: Ints  # items of that query before the group
-    end: Ints  # and with it
-    hits: Ints  # relevant items of that query before the group
-    count: Ints  # and in it
-    bounds: Ints  # (n_queries + 1,) where each query's groups begin
+    n: int  # items per query
+    totals: Floats  # (n_queries,) relevant items per query, NaN for none
+    row: Ints  # (n_groups,) query of the group
+    start: Ints  # items of the query before the group
+    end: Ints  # items of the query up to the group's end
+    hits: Ints  # relevant items of the query before the group
+    count: Ints  # relevant items in the group
+    bounds: Ints  # (n_queries + 1,) first group of each query
 
 
 def _groups(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> Groups:
-    keys = np.ascontiguousarray(_keys(distances, relevant))  # distances may come in any order of memory
+    keys = np.ascontiguousarray(_keys(distances, relevant))
     keys.sort(axis=1)
     n_rows, n = keys.shape
-    found = np.empty((5, np.count_nonzero(relevant)), np.int64)
+    groups = np.empty((5, np.count_nonzero(relevant)), np.int64)
     bounds, totals = np.empty(n_rows + 1, np.int64), np.empty(n_rows, np.int64)
-    n_groups = _kernel.tied_groups(keys, found, bounds, totals)
-    row, start, end, hits, count = found[:, :n_groups]
+    n_groups = _kernel.tied_groups(keys, groups, bounds, totals)
+    row, start, end, hits, count = groups[:, :n_groups]
     return Groups(n, np.where(totals > 0, totals, np.nan), row, start, end, hits, count, bounds)
 
 
 def _keys(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Unsigned integers in the order of the distances, equal where they are, with relevance as the lowest bit.
+    """Unsigned integers in the order of the distances, equal where those are, with relevance as the lowest bit.
 
-    NumPy sorts integers several times faster than it sorts indirectly, and the bits of a float that is not negative
-    are in its order; its sign bit is the room for the relevance.
+    NumPy sorts integers several times faster than it sorts indirectly. The bits of floats that are not negative have
+    their order, and the unused sign bit makes room for the relevance.
     """
     if distances.dtype.kind == "f" and distances.dtype.itemsize <= 8:
         real = distances.astype(np.float32) if distances.dtype.itemsize == 2 else distances
@@ -73,7 +70,7 @@ def _keys(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> npt.N
 
 
 def dense_ranks(distances: npt.NDArray[Any]) -> Ints:
-    """0 for the items at the smallest distance of a row, 1 for those at the next, and so on."""
+    """Rank of each item's distance among the different distances of its row, from 0."""
     check_no_nan(distances)
     order = np.argsort(distances, axis=1)
     ordered = np.take_along_axis(distances, order, axis=1)
@@ -85,7 +82,7 @@ def dense_ranks(distances: npt.NDArray[Any]) -> Ints:
 
 
 def by_chunk(function: Callable[[Groups], T], distances: npt.ArrayLike, relevant: npt.ArrayLike) -> list[T]:
-    """Apply to the groups of some queries at a time, in threads: NumPy lets go of the interpreter in the long parts."""
+    """Apply a function to the groups of a chunk of queries at a time, in threads: NumPy releases the GIL."""
     distances, relevant = check_pair(distances, relevant)
     n_queries, n = distances.shape
     step = max(1, _CHUNK // n)
@@ -101,7 +98,7 @@ def by_chunk(function: Callable[[Groups], T], distances: npt.ArrayLike, relevant
 
 
 def check_pair(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Distances as a real matrix, and as many booleans that say which items are relevant."""
+    """Distances as a real matrix, and relevance as a boolean matrix of the same shape."""
     distances, relevant = check_distances(distances), np.asarray(relevant)
     if relevant.dtype != np.bool_ or relevant.shape != distances.shape:
         raise ValueError(
@@ -112,11 +109,11 @@ def check_pair(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[npt.N
 
 
 def check_distances(distances: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Distances as a real matrix that is not empty, or a ValueError that says what came instead."""
+    """Distances as a real matrix that is not empty."""
     array = np.asarray(distances)
     if array.ndim != 2 or array.dtype.kind not in "buif":
         raise ValueError(
-            f"distances must be a real matrix with one row a query, got {array.dtype} of shape {array.shape}"
+            f"distances must be a real matrix with one row per query, got {array.dtype} of shape {array.shape}"
         )
     if array.size == 0:
         raise ValueError(f"distances must hold at least one query and one item, got shape {array.shape}")
@@ -124,6 +121,6 @@ def check_distances(distances: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def check_no_nan(distances: npt.NDArray[Any]) -> None:
-    """Refuse distances that have no order."""
+    """Refuse distances that are NaN, which have no order."""
     if np.isnan(distances).any():
         raise ValueError("distances must not be NaN")

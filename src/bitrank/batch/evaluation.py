@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.batch.blocks import blocks, check_column, check_dask_codes, merged
-from bitrank.checks import check_queries
+from bitrank.checks import check_count, check_queries
 from bitrank.codes import distances
-from bitrank.metrics import means_of, values_of
+from bitrank.measures import means_of, values_of
 from bitrank.ties import Groups, Ints
 from bitrank.vocabulary import Codes, Queries, Weights
 
@@ -82,6 +82,7 @@ def evaluate(
     """
     codes, n_bits = check_dask_codes(codes, n_bits)
     y = check_column(y, "y", codes)
+    ks = [check_count("k", k, 1) for k in ks]
     everything = _check(queries, query_y, weights, n_bits)
     pairs = list(zip(blocks(codes), blocks(y), strict=True))
     n_relevant = merged([dask.delayed(_count)(labels, everything.labels) for _, labels in pairs], _sum)
