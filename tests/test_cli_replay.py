@@ -68,7 +68,7 @@ def test_printed_table(folder, capsys):
     printed = capsys.readouterr().out
     assert printed.splitlines()[0].split() == ["n", "pages", str(N_PAGES)]
     assert "top 20 kept" in printed
-    assert "pages with explored clicks that a decision takes" in printed
+    assert "pages with explored clicks that a decision needs" in printed
     assert len(printed[printed.index("largest moves") :].splitlines()) == 5
 
 

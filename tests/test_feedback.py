@@ -65,9 +65,9 @@ def test_propensities_are_estimated_from_explored_clicks():
         explored[rng.choice(10, 2, replace=False)] = True
         relevant = ~explored | (rng.random(10) < 2 / 3)
         pages.append(Page(shown[0], shown, relevant & (rng.random(10) < truth), explored))
-    found = estimate_propensities(pages, 10)
-    np.testing.assert_allclose(found, truth, atol=0.06)
-    assert (np.diff(found) <= 0).all()
+    estimate = estimate_propensities(pages, 10)
+    np.testing.assert_allclose(estimate, truth, atol=0.06)
+    assert (np.diff(estimate) <= 0).all()
 
 
 def test_propensities_are_uniform_without_exploration_and_bounded_below():
@@ -155,13 +155,13 @@ def test_walks_follow_a_markov_chain():
     row = {code.tobytes(): number for number, code in enumerate(codes)}
     drawn = graph.draw(40_000, random_codes(50, 24, seed=9))
     counts = Counter((row[q.tobytes()], row[s.tobytes()]) for q, s in zip(drawn.queries, drawn.similar, strict=True))
-    found = np.zeros((7, 7))
+    drawn_pairs = np.zeros((7, 7))
     for pair, count in counts.items():
-        found[pair] = count
+        drawn_pairs[pair] = count
     # Both ends start from one page, drawn evenly; what comes back to its start is left out.
     expected = sum(np.outer(members, members @ np.linalg.matrix_power(step, 3)) for members in to_member)
     np.fill_diagonal(expected, 0)
-    np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), atol=0.01)
+    np.testing.assert_allclose(drawn_pairs / drawn_pairs.sum(), expected / expected.sum(), atol=0.01)
 
 
 def test_skipped_items_are_drawn_by_their_propensity():
@@ -319,18 +319,19 @@ def collection():
     images, labels = digits()
     rows = np.random.default_rng(0).permutation(len(images))
     X = images.reshape(len(images), -1).astype(np.float32) / 255
-    there, others = rows[:5000], rows[5000:7000]
-    hasher = ITQ(n_bits=64, random_state=0).fit(X[there])
-    codes, queries = hasher.transform(X[there]), hasher.transform(X[others])
-    relevant = labels[others][:, None] == labels[there]
+    items, others = rows[:5000], rows[5000:7000]
+    hasher = ITQ(n_bits=64, random_state=0).fit(X[items])
+    codes, queries = hasher.transform(X[items]), hasher.transform(X[others])
+    relevant = labels[others][:, None] == labels[items]
 
     def gains(weights):
-        """MAP and P@10 above those of Hamming."""
-        found = [distances(queries, codes, each) for each in (weights, None)]
-        scores = [(average_precision(each, relevant).mean(), precision_at(each, relevant, 10).mean()) for each in found]
+        """Measure MAP and P@10 above those of Hamming."""
+        scores = []
+        for ranking in (distances(queries, codes, weights), distances(queries, codes)):
+            scores.append((average_precision(ranking, relevant).mean(), precision_at(ranking, relevant, 10).mean()))
         return np.subtract(*scores)
 
-    return SimpleNamespace(codes=codes, y=labels[there], gains=gains)
+    return SimpleNamespace(codes=codes, y=labels[items], gains=gains)
 
 
 @pytest.mark.slow
@@ -393,13 +394,13 @@ def test_the_candidate_follows_at_once_but_for_held_out_pages(itq_digits):
 
 
 def test_it_starts_from_given_weights(itq_digits):
-    given = np.random.default_rng(0).random(32)
-    learner = ClickLearner(itq_digits.codes, weights=given, random_state=0)
-    np.testing.assert_allclose(learner.weights, given / given.mean(), rtol=1e-6)
+    start = np.random.default_rng(0).random(32)
+    learner = ClickLearner(itq_digits.codes, weights=start, random_state=0)
+    np.testing.assert_allclose(learner.weights, start / start.mean(), rtol=1e-6)
     users = digits_users(itq_digits)
     for _ in range(10):
         learner.learn(users.page())
-    assert 0.9 < np.corrcoef(learner.weights, given)[0, 1] < 1
+    assert 0.9 < np.corrcoef(learner.weights, start)[0, 1] < 1
 
 
 def test_a_page_of_other_codes_is_refused_and_changes_nothing(itq_digits):
@@ -472,9 +473,9 @@ def test_a_replay_learns_as_a_learner_does(itq_digits):
         page = pages[move.page]
         item = page.shown_codes[move.place][None]
         for weights, rank in ((start, move.before), (replayed.candidate, move.after)):
-            found = weighted_hamming(page.query_code[None], codes, weights)[0]
-            own = weighted_hamming(page.query_code[None], item, weights)[0, 0]
-            assert rank == (found < own).sum() + ((found == own).sum() + 1) / 2
+            others = weighted_hamming(page.query_code[None], codes, weights)[0]
+            distance = weighted_hamming(page.query_code[None], item, weights)[0, 0]
+            assert rank == (others < distance).sum() + ((others == distance).sum() + 1) / 2
     logs = [abs(np.log(move.before / move.after)) for move in replayed.moves]
     assert logs == sorted(logs, reverse=True)
     assert len(logs) == replayed.n_clicks
@@ -500,8 +501,8 @@ def test_simulated_users_click_as_described(itq_digits):
         reach = hamming(page.query_code[None], top)[0]
         assert (np.diff(reach) >= 0).all()
         assert len(top) == 16
-        own = of_code[page.query_code.tobytes()]
-        wrong = [of_code[code.tobytes()] != own for code in page.shown_codes[page.clicked]]
+        label = of_code[page.query_code.tobytes()]
+        wrong = [of_code[code.tobytes()] != label for code in page.shown_codes[page.clicked]]
         assert np.mean(wrong or [0]) < 0.5  # equal codes may belong to two classes
         clicks += page.clicked
     assert clicks[0] > 1.5 * clicks[5] > 1.5 * clicks[19]

@@ -321,7 +321,7 @@ def test_a_second_choice_leaves_out_the_first(digit, service, profile):
     choose(digit, "learned", first)
     again = digit.locator(f'#hamming li[data-id="{first}"] button, #learned li[data-id="{first}"] button').first
     again.click()
-    expect(digit.locator("#status")).to_contain_text("chosen already")
+    expect(digit.locator("#status")).to_contain_text("already chosen")
     second = next(item for item in ids(digit, "hamming") if item != first)
     choose(digit, "hamming", second)
     assert n_pages(service, profile) == len(sent) == 2

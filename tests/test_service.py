@@ -67,7 +67,7 @@ def shared(files, tmp_path_factory):
         yield client
 
 
-def found(response):
+def hits(response):
     assert response.status_code == 200, response.text
     return [(result["id"], result["distance"]) for result in response.json()["results"]]
 
@@ -89,21 +89,21 @@ def test_search_by_code_equals_reference(shared, value, k, form):
     raw = pack(bits[None]).tobytes()
     text = raw.hex() if form == "hex" else base64.b64encode(raw).decode()
     response = shared.post("/search", json={"code": text, "k": k, "explore": 0})
-    assert found(response) == reference(bits, np.ones(N_BITS), k)
+    assert hits(response) == reference(bits, np.ones(N_BITS), k)
     assert response.json()["query"] == {"code": raw.hex(), "item": None}
 
 
 def test_search_by_item_leaves_the_item_out(shared):
     response = shared.post("/search", json={"item": int(IDS[7]), "k": 15, "explore": 0})
-    assert found(response) == reference(BITS[7], np.ones(N_BITS), 15, leave_out=IDS[7])
+    assert hits(response) == reference(BITS[7], np.ones(N_BITS), 15, leave_out=IDS[7])
 
 
 def test_search_by_vector_uses_magnitudes_and_hamming_does_not(shared, files):
     vector = np.random.default_rng(2).normal(size=N_BITS)
     values = vector - np.load(files / "hasher.npz")["mean_"]
     body = {"vector": vector.tolist(), "k": 12, "explore": 0}
-    assert found(shared.post("/search", json=body)) == reference(values > 0, np.abs(values), 12)
-    assert found(shared.post("/search?profile=hamming", json=body)) == reference(values > 0, np.ones(N_BITS), 12)
+    assert hits(shared.post("/search", json=body)) == reference(values > 0, np.abs(values), 12)
+    assert hits(shared.post("/search?profile=hamming", json=body)) == reference(values > 0, np.ones(N_BITS), 12)
 
 
 def test_results_carry_ranks_ties_and_texts(shared):
@@ -277,12 +277,12 @@ def test_versions_are_added_activated_and_rolled_back(client):
     body = {"item": 1, "k": 9, "explore": 0}
     plain = reference(BITS[0], np.ones(N_BITS), 9, leave_out=1)
     weighted = reference(BITS[0], weights, 9, leave_out=1)
-    assert found(client.post("/search", json=body)) == plain
-    assert found(client.post("/search", json=body | {"version": 2})) == weighted
+    assert hits(client.post("/search", json=body)) == plain
+    assert hits(client.post("/search", json=body | {"version": 2})) == weighted
     assert client.post("/profiles/default/versions/2/activate").json() == {"profile": "default", "version": 2}
     answer = client.post("/search", json=body)
-    assert (found(answer), answer.json()["version"]) == (weighted, 2)
-    assert found(client.post("/search?profile=hamming", json=body)) == plain
+    assert (hits(answer), answer.json()["version"]) == (weighted, 2)
+    assert hits(client.post("/search?profile=hamming", json=body)) == plain
     shown = client.get("/profiles/default/versions/2").json()
     np.testing.assert_allclose(shown["weights"], weights, rtol=1e-6)
     assert shown["origin"] == "given"
@@ -290,7 +290,7 @@ def test_versions_are_added_activated_and_rolled_back(client):
     assert (listed["active"], listed["rollback_to"]) == (2, 1)
     assert [entry["reason"] for entry in listed["activations"]] == ["start", "user"]
     assert client.post("/profiles/default/rollback").json()["version"] == 1
-    assert found(client.post("/search", json=body)) == plain
+    assert hits(client.post("/search", json=body)) == plain
     assert client.post("/profiles/default/rollback").status_code == 409
     assert [v["number"] for v in client.get("/profiles/default/versions").json()["versions"]] == [1, 2]
 
@@ -309,7 +309,7 @@ def test_an_index_with_weights_starts_from_them(tmp_path):
     with serving(source, tmp_path) as client:
         assert client.get("/profiles/default/versions/1").json()["weights"] == weights.tolist()
         body = {"item": 1, "k": 9, "explore": 0}
-        assert found(client.post("/search", json=body)) == reference(BITS[0], weights, 9, leave_out=1)
+        assert hits(client.post("/search", json=body)) == reference(BITS[0], weights, 9, leave_out=1)
 
 
 def test_a_database_of_other_codes_is_refused(files, tmp_path):

@@ -209,7 +209,7 @@ def test_a_full_disk_gives_503_and_loses_nothing(index, tmp_path):
         assert client.post("/search", json={"item": 1}).status_code == 200
         assert client.get("/profiles").json()[1]["n_pages"] == len(done)
         for key in (done[0], done[-1]):
-            assert click(client, key).status_code == 200, "an acknowledged click is still there"
+            assert click(client, key).status_code == 200, "an acknowledged page must be kept"
         if mounts:
             # The mount belongs to the service and is reached through its process. With room again, pages are logged.
             os.remove(f"/proc/{command.worker()}/root{small}/ballast")

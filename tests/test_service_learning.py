@@ -192,10 +192,10 @@ def test_two_processes_over_one_database_agree(collection, tmp_path):
             assert two.post("/feedback", json=body).status_code == 200
         end = time.monotonic() + 30
         while time.monotonic() < end:
-            found = two.post("/search", json={"item": 3, "k": 1})
+            results = two.post("/search", json={"item": 3, "k": 1})
             learned = [client.service.learning.candidate("default") for client in (one, two)]
             if (
-                found.json()["version"] == number
+                results.json()["version"] == number
                 and two.get("/items/9000").status_code == 200
                 and two.get("/items/5").status_code == 404
                 and two.post("/search?profile=tenant", json={"item": 3}).status_code == 200

@@ -78,8 +78,8 @@ def logged(base, profile):
     """Read the keys and numbers of a profile's log, and the count of the profile."""
     with psycopg.connect(base) as connection:
         rows = connection.execute("SELECT key, number FROM bitrank.pages WHERE profile = %s", [profile]).fetchall()
-        found = connection.execute("SELECT n_pages FROM bitrank.profiles WHERE name = %s", [profile]).fetchone()
-    return sorted(key for key, _ in rows), sorted(number for _, number in rows), found[0]
+        count = connection.execute("SELECT n_pages FROM bitrank.profiles WHERE name = %s", [profile]).fetchone()
+    return sorted(key for key, _ in rows), sorted(number for _, number in rows), count[0]
 
 
 def test_a_version_activated_by_one_is_active_in_the_other(two):
@@ -90,18 +90,18 @@ def test_a_version_activated_by_one_is_active_in_the_other(two):
     def page(service):
         return call(service, "POST", "/search", item=3, explore=0).json()
 
-    for here, there in (two, two[::-1]):
-        number = call(here, "POST", "/profiles/default/versions", weights=weights).json()["number"]
-        assert call(here, "POST", f"/profiles/default/versions/{number}/activate").status_code == 200
-        wait_until(lambda there=there, number=number: page(there)["version"] == number)
-        assert page(here)["results"] == page(there)["results"]
+    for one, other in (two, two[::-1]):
+        number = call(one, "POST", "/profiles/default/versions", weights=weights).json()["number"]
+        assert call(one, "POST", f"/profiles/default/versions/{number}/activate").status_code == 200
+        wait_until(lambda other=other, number=number: page(other)["version"] == number)
+        assert page(one)["results"] == page(other)["results"]
     assert call(two[0], "POST", "/profiles/default/rollback").json()["version"] == number - 1
     wait_until(lambda: page(two[1])["version"] == number - 1)
 
 
 def test_a_profile_made_by_one_is_there_for_the_other_at_once(two):
-    assert call(two[0], "PUT", "/profiles/mine").status_code == 201
-    assert call(two[1], "POST", "/search", item=3, profile="mine").status_code == 200
+    assert call(two[0], "PUT", "/profiles/new").status_code == 201
+    assert call(two[1], "POST", "/search", item=3, profile="new").status_code == 200
 
 
 def test_items_added_and_removed_by_one_are_so_for_the_other(two):
@@ -109,8 +109,8 @@ def test_items_added_and_removed_by_one_are_so_for_the_other(two):
     assert call(two[0], "POST", "/items", items=[item]).status_code == 201
     wait_until(lambda: call(two[1], "GET", "/items/1000").status_code == 200)
     assert call(two[1], "GET", "/items/1000").json()["title"] == "ünï ☃"
-    found = call(two[1], "POST", "/search", code=item["code"], explore=0).json()["results"][0]
-    assert (found["id"], found["payload"]) == (1000, {"price": 3})
+    result = call(two[1], "POST", "/search", code=item["code"], explore=0).json()["results"][0]
+    assert (result["id"], result["payload"]) == (1000, {"price": 3})
     assert call(two[1], "DELETE", "/items/1000").status_code == 204
     wait_until(lambda: call(two[0], "GET", "/items/1000").status_code == 404)
 
@@ -299,7 +299,7 @@ def test_a_role_needs_no_more_than_its_schema(base):
         with pytest.raises(ConnectionError, match="permission denied"):
             Store(guest, N_BITS)
         connection.execute("CREATE SCHEMA bitrank AUTHORIZATION tenant")
-        for _ in range(2):  # made, and found again
+        for _ in range(2):  # created, and opened again
             store = Store(guest, N_BITS)
             store.items.add([Item(7, False, b"abcd", "seven", None, {})])
             store.close()

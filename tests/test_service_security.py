@@ -157,8 +157,8 @@ def test_rates_are_counted_per_client():
 def test_requests_from_the_openapi_document_never_fail_the_server(open_client, mode, n_examples):
     document = schemathesis.openapi.from_dict(open_client.get("/openapi.json").json())
     seen = {}
-    for found in document.get_all_operations():
-        operation = found.ok()
+    for result in document.get_all_operations():
+        operation = result.ok()
 
         @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
         @hypothesis.settings(

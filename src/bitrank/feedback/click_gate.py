@@ -1,6 +1,6 @@
 """The click gate: evidence from held-out pages about candidate weights, and the `Decision` that follows from it.
 
-`bitrank.ranking.gate` is its counterpart for labels; both take their standard error from there.
+`bitrank.ranking.gate` is its counterpart for labels; both use its standard error.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def decide(
     """
     n = len(held_out)
     if n < MIN_PAGES:
-        return Decision(False, False, f"{n} of the {MIN_PAGES} pages with explored clicks that a decision takes", n)
+        return Decision(False, False, f"{n} of the {MIN_PAGES} pages with explored clicks that a decision needs", n)
     rates = {
         name: np.array([evidence.win_rate(weights) for evidence in held_out])
         for name, weights in (("candidate", candidate), ("hamming", None))

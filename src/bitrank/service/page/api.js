@@ -1,4 +1,4 @@
-// The service's HTTP interface as functions, and what goes wrong as one kind of error.
+// The HTTP API of the service as functions; every failure is a ServiceError.
 
 export class ServiceError extends Error {
   constructor(status, detail) {

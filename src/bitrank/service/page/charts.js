@@ -1,4 +1,4 @@
-// Two pictures drawn as SVG, each with a sentence for those who do not see it and a table of its numbers.
+// Two charts as SVG, each with a sentence that describes it and a table of its numbers.
 
 import { draw, make, plural } from "./dom.js";
 
@@ -43,7 +43,7 @@ function describeWeights(weights, mean, name) {
   return (
     `${name}: ${weights.length} weights from ${number(weights[order.at(-1)])} to ${number(weights[order[0]])}, ` +
     `mean ${number(mean)} (dashed). Heaviest: bits ${order.slice(0, 3).join(", ")}.` +
-    (none ? ` ${plural(none, "bit")} without weight.` : "")
+    (none ? ` ${plural(none, "bit")} with weight zero.` : "")
   );
 }
 
@@ -53,11 +53,11 @@ const LINES = [
   ["hamming", "Hamming"],
 ];
 
-// A replay on too few pages has no figures, but a reason.
+// A decision on too few pages has no figures, but a reason.
 export function qualityChart(figure, replays) {
   const points = replays.filter((replay) => replay.active !== null);
   if (!points.length) {
-    const reason = replays.length ? `so far ${replays.at(-1).reason}` : "the gate replays held-out pages once clicks have come in";
+    const reason = replays.length ? `so far, ${replays.at(-1).reason}` : "the gate replays held-out pages once there are clicks";
     figure.replaceChildren(make("figcaption", { class: "quiet" }, `Nothing measured yet: ${reason}.`));
     return;
   }
@@ -96,7 +96,7 @@ function line(points, key, x, y) {
   return [draw("polyline", { points: path, class: `line ${key}` }), ...(points.length > 40 ? [] : dots)];
 }
 
-// A little air above and below, and never a span of nothing.
+// Leaves a margin above and below; the span is never empty.
 function span(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const air = Math.max((high - low) * 0.15, 0.005);
@@ -106,7 +106,7 @@ function span(values) {
 function describeQuality(last) {
   return (
     `After ${plural(last.n_pages, "page")}: active ${number(last.active)}, candidate ${number(last.candidate)}, ` +
-    `Hamming ${number(last.hamming)}. The share of far items that stand behind a chosen one; 0.5 is chance.` +
+    `Hamming ${number(last.hamming)}. Quality is the share of far items that rank behind a chosen one; 0.5 is chance.` +
     (last.alarm ? " Alarm: the active version has fallen behind Hamming." : "")
   );
 }

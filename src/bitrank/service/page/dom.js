@@ -1,4 +1,4 @@
-// Making elements: text is always set as text, so nothing that comes from the collection is read as markup.
+// Make elements. Text is always set as text, so nothing from the collection is read as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -16,7 +16,7 @@ export const make = (tag, attributes = {}, ...children) => fill(document.createE
 export const draw = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 export const find = (id) => document.getElementById(id);
 
-// A sentence that only screen readers get.
+// Text for screen readers only.
 export const aside = (text) => make("span", { class: "hidden" }, text);
 
 export const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;

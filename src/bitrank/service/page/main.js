@@ -1,4 +1,4 @@
-// The page's state and what happens when: a search fills both columns, a choice is sent and the ranking follows.
+// The state of the page and its events: a search fills both columns; a choice is sent, and the ranking follows.
 
 import * as api from "./api.js";
 import { qualityChart, weightsChart } from "./charts.js";
@@ -11,7 +11,7 @@ const page = { collection: null, profile: "default", ask: null, answers: {}, lik
 const sketch = new Sketch(find("draw"));
 const form = find("search");
 
-// ---- Words to the reader
+// ---- Messages
 
 function say(text) {
   find("status").textContent = text;
@@ -20,11 +20,11 @@ function say(text) {
 function complain(error) {
   const known = error instanceof api.ServiceError;
   if (!known) console.error(error);
-  find("error").textContent = known ? error.message : "Something went wrong in this page; its console says what.";
+  find("error").textContent = known ? error.message : "Something went wrong on this page; see the console.";
   find("error").hidden = false;
 }
 
-// Runs one action at a time, in the order of the clicks, and shows what went wrong.
+// Runs one action at a time, in the order of the clicks, and shows errors.
 let last = Promise.resolve();
 function act(action) {
   last = last.then(async () => {
@@ -43,7 +43,7 @@ function act(action) {
 
 // ---- Searching
 
-// `ask(options)` puts the question; kept, so that it can be put again when the weights have changed.
+// `ask(options)` runs the query. It is kept, so that the query can run again when the weights have changed.
 async function search(ask) {
   const liked = new Set();
   const [hamming, learned] = await Promise.all([ask({ profile: "hamming", explore: 0 }), ask(learnedBy(liked))]);
@@ -54,8 +54,8 @@ async function search(ask) {
   say(`${plural(learned.results.length, "result")} for ${find("query-title").textContent}.`);
 }
 
-// Live, every choice counts at once: in the candidate, and in a leaning towards what was chosen for this query. The
-// active version is what the gate has let through.
+// With "your choices" every choice counts at once: in the candidate, and in weights adapted to this query. The active
+// version has passed the gate.
 function learnedBy(liked) {
   const version = find("which").value;
   return { profile: page.profile, ...(version && { version, chosen: [...liked].slice(-20) }) };
@@ -99,11 +99,11 @@ async function searchByPicture() {
   await search((options) => api.searchImage(blob, { k: page.collection.page_size, ...options }));
 }
 
-// A canvas needs no address, so the policy on images stays as strict as it is.
+// A canvas needs no URL, so the policy for images can stay strict.
 async function preview(blob) {
   const canvas = make("canvas", { width: 112, height: 112 });
   const bitmap = await createImageBitmap(blob).catch(() => null);
-  if (bitmap === null) throw new api.ServiceError(0, "This file is not a picture that the browser can read.");
+  if (bitmap === null) throw new api.ServiceError(0, "The browser cannot read this file as a picture.");
   const scale = 112 / Math.max(bitmap.width, bitmap.height);
   const [width, height] = [bitmap.width * scale, bitmap.height * scale];
   canvas.getContext("2d").drawImage(bitmap, (112 - width) / 2, (112 - height) / 2, width, height);
@@ -114,13 +114,13 @@ async function preview(blob) {
 
 async function choose(column, result) {
   if (page.liked.has(result.id)) {
-    say("That one is chosen already.");
+    say("This item is already chosen.");
     return;
   }
   const answer = page.answers[column];
-  // What was chosen before is answered: it is neither shown anew nor skipped.
+  // Items chosen before are answered: they count neither as shown again nor as skipped.
   const open = answer.results.filter((other) => !page.liked.has(other.id));
-  const note = {
+  const answered = {
     key: Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join(""),
     profile: page.profile,
     version: column === "learned" ? answer.version : null,
@@ -128,22 +128,25 @@ async function choose(column, result) {
     shown: open.map(({ id, explored }) => ({ id, explored })),
     clicked: [result.id],
   };
-  // The key makes it safe to send the same choice again when no answer came.
-  const { n_pages } = await api.feedback(note).catch((error) => (error.status === 0 || error.status === 503 ? api.feedback(note) : Promise.reject(error)));
+  // The key makes it safe to send the same choice again if no answer comes.
+  const { n_pages } = await api.feedback(answered).catch((error) => {
+    if (error.status === 0 || error.status === 503) return api.feedback(answered);
+    throw error;
+  });
   page.liked.add(result.id);
-  await learned(n_pages);
+  await untilLearned(n_pages);
   await follow(`More like ${result.title || `item ${result.id}`}`);
 }
 
-// The service learns beside the requests, a moment after a click is logged; a log that is far behind is not waited for.
-async function learned(n_pages) {
+// The service learns in the background, a moment after a page is logged. Do not wait for a learner that is far behind.
+async function untilLearned(n_pages) {
   for (let tries = 0; tries < 40; tries++) {
     if ((await api.candidate(page.profile)).n_learned >= n_pages) return;
     await new Promise((done) => setTimeout(done, 50));
   }
 }
 
-// Puts the question again and marks what moved.
+// Runs the query again and marks what moved.
 async function follow(cause) {
   const before = page.answers.learned;
   page.answers.learned = await page.ask(learnedBy(page.liked));
@@ -151,7 +154,7 @@ async function follow(cause) {
   show("hamming", new Map());
   show("learned", moved);
   const fresh = [...moved.values()].filter((move) => move === null).length;
-  say(`${cause}: ${moved.size ? `${plural(moved.size - fresh, "item")} moved, ${fresh} new on the page` : "the ranking stays"}.`);
+  say(`${cause}: ${moved.size ? `${plural(moved.size - fresh, "item")} moved, ${fresh} new on the page` : "the ranking is unchanged"}.`);
   await inspect();
 }
 
@@ -224,7 +227,7 @@ find("profile").addEventListener("change", (event) => {
 });
 window.addEventListener("popstate", () => fromAddress());
 
-// What the address asks for, else the first item of the collection.
+// Runs the query in the address, else searches by the first item of the collection.
 function fromAddress() {
   const asked = new URLSearchParams(location.search);
   if (asked.has("item")) return searchBy({ item: Number(asked.get("item")) }, { remember: false });

@@ -1,22 +1,22 @@
-// One column of results: cards in order of rank, ties marked as ties, and what moved since the ranking before.
+// One column of results: cards in order of rank, ties marked as ties, and moves since the previous ranking.
 
 import { aside, make, plural } from "./dom.js";
 
 const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
 
-// How many results of the page share each tie group; slots filled for exploration stand outside the ranking.
+// The number of results in each tie; explored items are not part of the ranking.
 function tieSizes(results) {
   const sizes = new Map();
   for (const result of results) if (!result.explored) sizes.set(result.tie, (sizes.get(result.tie) ?? 0) + 1);
   return sizes;
 }
 
-// Where each item stands among those that are ranked; what the next ranking is compared with.
+// The place of each item among the ranked ones, to compare with the next ranking.
 export function places(answer) {
   return new Map(answer.results.filter((result) => !result.explored).map((result, place) => [result.id, place]));
 }
 
-// up > 0: nearer to the query than before; null: not on the page before.
+// Places that each item moved up (negative: down); null for items that were not on the page before.
 export function moves(before, answer) {
   const moved = new Map();
   for (const [id, place] of places(answer)) {
@@ -31,7 +31,7 @@ export function summary(answer) {
   const tied = sizes.reduce((sum, size) => sum + size, 0);
   const explored = answer.results.filter((result) => result.explored).length;
   const ties = tied ? `${tied} of ${answer.results.length} tied, in ${plural(sizes.length, "group")}` : "no ties";
-  return ties + (explored ? `; ${plural(explored, "slot")} to explore` : "");
+  return ties + (explored ? `; ${explored} explored` : "");
 }
 
 export function render(section, answer, { moved, liked, choose }) {
@@ -51,7 +51,7 @@ export function render(section, answer, { moved, liked, choose }) {
   );
   section.querySelector(".summary").textContent = summary(answer);
   if (held) {
-    // The card that was chosen keeps the focus wherever it went; if it left the page, the heading takes it.
+    // The chosen card keeps the focus wherever it moved; if it left the page, the heading takes the focus.
     const again = [...list.children].find((child) => child.dataset.id === focused)?.querySelector("button");
     (again ?? section.querySelector("h2")).focus({ preventScroll: true });
   }
@@ -105,7 +105,7 @@ export function picture(result, name) {
 
 const distance = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2));
 
-// Cards glide from where they were, so that the eye can follow.
+// Cards glide from their old places, so that the eye can follow.
 function slide(list, boxes) {
   for (const item of list.children) {
     const from = boxes.get(item.dataset.id);

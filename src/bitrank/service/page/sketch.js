@@ -1,4 +1,4 @@
-// A small drawing board; the service finds the ink in its picture and centres it.
+// A small drawing board; the service finds and centres the ink.
 
 const PEN = 20;
 

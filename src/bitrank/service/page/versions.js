@@ -1,9 +1,9 @@
-// The versions of a profile: which is active, how each came to be, and the buttons to choose another.
+// The table of versions: the active one, the origin of each, and buttons to show or activate one.
 
 import { aside, make } from "./dom.js";
 
 const HEADS = ["Version", "Made", "From", "Pages", "Held-out", "Hamming", "State"];
-const ORIGINS = { uniform: "equal weights", index: "the index", given: "given weights" };
+const ORIGINS = { uniform: "equal weights", index: "the index", given: "weights from the API" };
 const number = (value) => (typeof value === "number" ? value.toFixed(3) : "–");
 
 export function versionsTable(place, versions, { activate, show }) {

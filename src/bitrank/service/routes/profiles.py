@@ -112,8 +112,8 @@ def routes(service: Service) -> APIRouter:
     def version(name: Name, number: VersionId) -> schemas.VersionWhole:
         """Show a version with its weights."""
         check_profile(name)
-        found = read_version(name, number)
-        return schemas.VersionWhole(**facts_of(found, service.active(name).number), weights=found.weights.tolist())
+        stored = read_version(name, number)
+        return schemas.VersionWhole(**facts_of(stored, service.active(name).number), weights=stored.weights.tolist())
 
     @router.get("/profiles/{name}/candidate")
     def candidate(name: Name) -> schemas.Candidate:

@@ -66,12 +66,12 @@ class Database:
                 _insert_once(connection, facts, "n_bits", n_bits)
                 for name in ("items", "versions"):
                     _insert_once(connection, changes, name, 0)
-                found = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "n_bits"))
+                stored_n_bits = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "n_bits"))
         except sa.exc.DBAPIError as error:
             raise ConnectionError(f"the database cannot be used: {error.orig}") from None
-        if found != n_bits:
+        if stored_n_bits != n_bits:
             raise ValueError(
-                f"the database must have n_bits {n_bits}, got one with {found}: choose another with --data"
+                f"the database must have n_bits {n_bits}, got one with {stored_n_bits}: choose another with --data"
             )
 
 

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from bitrank.service.store.tables import facts, metadata
 
 FORMAT = 2
-# The statements that make each format of the one before it. Never change an entry: add one.
+# The statements that turn the previous format into each new one. Never change an entry: add one.
 MIGRATIONS = {
     2: (  # `n_clicks` counted pages
         "ALTER TABLE clicks RENAME TO pages",
@@ -24,13 +24,13 @@ def prepare(connection: sa.Connection) -> None:
     is_format = facts.c.name == "format"
     if sa.inspect(connection).has_table(facts.name):
         # Format 1 wrote its number after its tables; a process that died in between left none.
-        found = connection.scalar(sa.select(facts.c.value).where(is_format)) or 1
-        if found > FORMAT:
-            raise ValueError(f"the database must have format {FORMAT} or older, got one with {found}: update bitrank")
-        if found == FORMAT:
+        number = connection.scalar(sa.select(facts.c.value).where(is_format)) or 1
+        if number > FORMAT:
+            raise ValueError(f"the database must have format {FORMAT} or older, got one with {number}: update bitrank")
+        if number == FORMAT:
             return
-        for number in range(found + 1, FORMAT + 1):
-            for statement in MIGRATIONS[number]:
+        for target in range(number + 1, FORMAT + 1):
+            for statement in MIGRATIONS[target]:
                 connection.execute(sa.text(statement))
         connection.execute(sa.delete(facts).where(is_format))
     metadata.create_all(connection)

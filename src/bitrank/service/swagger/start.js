@@ -1,2 +1,2 @@
-// In a file of its own, since the Content-Security-Policy allows no script within a page.
+// A separate file, since the Content-Security-Policy forbids inline scripts.
 SwaggerUIBundle({ url: "/openapi.json", dom_id: "#api", validatorUrl: null });
