@@ -1,5 +1,7 @@
 """The command `bitrank serve`."""
 
+import sys
+
 import pytest
 
 from bitrank.cli import main
@@ -30,6 +32,13 @@ def test_mistakes_end_with_a_message(tmp_path, monkeypatch, arguments, message):
     (tmp_path / "short.txt").write_text("short\n")
     with pytest.raises(SystemExit, match=message):
         main(["serve", "--port", "0", *arguments])
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "bitrank.service.process", raising=False)
+    with pytest.raises(SystemExit, match=r"this needs uvicorn: pip install 'bitrank\[service\]'"):
+        main(["serve", "--port", "0"])
 
 
 def test_the_environment_names_a_token(monkeypatch):

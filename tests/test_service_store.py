@@ -22,7 +22,7 @@ def first_format(tmp_path):
     """A database that the first version of the service wrote, as its SQL dump."""
     path = tmp_path / "bitrank.db"
     connection = sqlite3.connect(path)
-    connection.executescript((GOLDEN / "service-v1.sql").read_text())
+    connection.executescript((GOLDEN / "service-v1.dump").read_text())
     connection.close()
     return path
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bitrank.cli.weights_source import environment_token
+from bitrank.lazy import import_extra
 
 
 def add_parser(commands: Any) -> None:
@@ -57,12 +58,11 @@ def add_parser(commands: Any) -> None:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    try:
-        from bitrank.service import process, sources
-        from bitrank.service.service import Service
-        from bitrank.service.settings import Settings, check_host
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{error}; the service needs: pip install 'bitrank[service]'") from None
+    import_extra("bitrank.service.process", "service")
+    from bitrank.service import process, sources
+    from bitrank.service.service import Service
+    from bitrank.service.settings import Settings, check_host
+
     settings = Settings(
         explore=arguments.explore,
         rate=arguments.rate,
