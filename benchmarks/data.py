@@ -8,7 +8,8 @@ import numpy as np
 
 from bitrank import ITQ, LSH, RankingSVM
 from bitrank.datasets import cifar10
-from bitrank.datasets.files import data_folder, write_npz
+from bitrank.datasets.files import data_folder
+from bitrank.files import read_npz, replacing
 
 
 class Data(NamedTuple):
@@ -51,10 +52,10 @@ def patch_codes(n_bits: int, n: int) -> Data:
             "queries": queries[rng.choice(len(queries), 256, replace=False)],
             "labels": np.repeat(labels, len(codes) // n_images) if n_bits <= 128 else np.empty(0),
         }
-        write_npz(file, arrays)
-    with np.load(file, allow_pickle=False) as stored:
-        labels = stored["labels"][:n] if len(stored["labels"]) else None
-        return Data(stored["codes"][:n], stored["queries"], labels)
+        with replacing(file) as stream:
+            np.savez(stream, **arrays)
+    stored = read_npz(file)
+    return Data(stored["codes"][:n], stored["queries"], stored["labels"][:n] if len(stored["labels"]) else None)
 
 
 def uneven_weights(n_bits: int) -> np.ndarray:
