@@ -246,7 +246,7 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
         batch.to_parquet({"code": codes}, tmp_path / "codes")
     assert list(tmp_path.iterdir()) == []
     batch.to_parquet({"code": codes[:20]}, tmp_path / "codes")
-    with pytest.raises(ValueError, match="must not be there yet"):
+    with pytest.raises(ValueError, match="must be a new folder"):
         batch.to_parquet({"code": codes[:20]}, tmp_path / "codes")
     assert len(batch.from_parquet(tmp_path / "codes")) == 20
 
@@ -280,7 +280,7 @@ UNKNOWN = CODES[da.from_array(np.arange(6) < 3, chunks=4)]
         (lambda: batch.encode(SignBits().fit(np.eye(3)), CODES), "3 features of the hasher, got 2"),
         (lambda: batch.draw_quadruplets(Y, 0), "n_quadruplets must be at least 1"),
         (lambda: batch.draw_quadruplets(Y // 3, 5, strategy="far"), "strategy must be one of"),
-        (lambda: batch.draw_quadruplets(Y // 3, 5, strategy="near"), '"near" needs codes'),
+        (lambda: batch.draw_quadruplets(Y // 3, 5, strategy="near"), 'for strategy "near", got None'),
         (lambda: batch.draw_quadruplets(Y // 3, 5, strategy="near", codes=CODES[:5]), "each of the 6 labels, got 5"),
         (lambda: batch.draw_quadruplets(Y / 0, 5), "y must be finite"),
         (lambda: batch.to_parquet({}, "nowhere"), "at least one array"),

@@ -64,7 +64,7 @@ def test_pack_takes_any_zeros_and_ones(dtype):
 
 def test_pack_refuses_what_is_no_matrix_of_bits():
     for bad in ([1, 0], [[[1]]], np.zeros((3, 0))):
-        with pytest.raises(ValueError, match="bits must be a matrix with one code a row, got an array of shape"):
+        with pytest.raises(ValueError, match="bits must be a matrix with one code per row, got an array of shape"):
             pack(bad)
     for bad in ([[0, 2]], [[0.5, 1]], [[-1, 1]], [[np.nan, 1]]):
         with pytest.raises(ValueError, match="bits must be 0 or 1, got other values"):
@@ -196,7 +196,7 @@ def test_pairs_that_do_not_fit(distance):
         distance(codes.astype(np.int64), codes)
     with pytest.raises(ValueError, match=r"packed uint8 matrix .*, got uint8 of shape \(2,\)"):
         distance(codes, codes[0])
-    with pytest.raises(ValueError, match="at least one byte a row"):
+    with pytest.raises(ValueError, match="at least one byte per row"):
         distance(codes[:, :0], codes[:, :0])
 
 
@@ -270,7 +270,7 @@ def test_check_labels():
 def test_check_weights():
     got = check_weights([1, 2, 3], 3)
     assert got.dtype == np.float32
-    with pytest.raises(ValueError, match="must hold 4 values, one a bit, got 3"):
+    with pytest.raises(ValueError, match="must hold 4 values, one per bit, got 3"):
         check_weights([1, 2, 3], 4)
-    with pytest.raises(ValueError, match="must hold 4 values, one a bit, got 3"):
+    with pytest.raises(ValueError, match="must hold 4 values, one per bit, got 3"):
         check_weights(np.ones((4, 3)), 4)

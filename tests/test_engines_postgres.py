@@ -292,7 +292,7 @@ def test_shards_of_different_shapes_are_refused(postgresql_address):
         engine.create(32)
     with pytest.raises(ValueError, match='"raise" or "report"'):
         bitrank.connect([postgresql_address], missing="ignore")
-    with pytest.raises(ValueError, match="at least one shard"):
+    with pytest.raises(ValueError, match="at least one engine"):
         bitrank.connect([])
 
 

@@ -287,7 +287,7 @@ def test_feature_names_are_kept(cls, tmp_path):
 @every_hasher_of_n_bits
 def test_n_bits_changed_after_fit_is_not_saved(cls, tmp_path):
     hasher = make(cls, n_bits=5).fit(vectors()).set_params(n_bits=6)
-    with pytest.raises(ValueError, match="n_bits must be as it was fitted, 5, got 6"):
+    with pytest.raises(ValueError, match="n_bits must be the fitted 5, got 6"):
         hasher.save(tmp_path / "file")
     assert not list(tmp_path.iterdir())
 

@@ -316,7 +316,7 @@ BAD_OPTIONS = [
     ({"C": (1, np.inf)}, "C must be one or two numbers"),
     ({"C": None}, "C must be one or two numbers"),
     ({"prior": "one"}, 'prior must be "uniform", "zero" or an array'),
-    ({"prior": np.ones(5)}, "must hold 16 values, one a bit, got 5"),
+    ({"prior": np.ones(5)}, "must hold 16 values, one per bit, got 5"),
     ({"prior": np.ones((2, 16))}, r"prior must be one vector, got shape \(2, 16\)"),
     ({"prior": -np.ones(16)}, "finite and not negative"),
     ({"solver": "newton"}, "solver must be one of"),

@@ -370,7 +370,7 @@ GOOD = {"key": "k", "query": {"item": 1}, "shown": [{"id": 1}, {"id": 4}], "clic
         ("GET", "/items?limit=1001", None, 422, "limit"),
         ("DELETE", "/items/2", None, 404, "no item 2"),
         ("PUT", "/profiles/a b", None, 422, "name: "),
-        ("PUT", "/profiles/b", {"weights": [1.0]}, 422, "weights must hold 20 values, one a bit, got 1"),
+        ("PUT", "/profiles/b", {"weights": [1.0]}, 422, "weights must hold 20 values, one per bit, got 1"),
         ("PUT", "/profiles/b", {"weights": [-1.0] * 20}, 422, "greater than or equal to 0"),
         ("GET", "/profiles/nobody/versions", None, 404, "nobody"),
         ("GET", "/profiles/default/versions/7", None, 404, "no version 7"),

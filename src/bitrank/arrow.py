@@ -20,7 +20,7 @@ def binary_of(codes: Codes) -> Any:
 
 
 def matrix_of(values: Any, column: str) -> npt.NDArray[Any]:
-    """An Arrow array of binary values or of lists of numbers as a matrix, one row a value, all of one length."""
+    """An Arrow array of binary values or of lists of numbers, all of one length, as a matrix with one row per value."""
     arrow, compute = import_extra("pyarrow", "parquet"), import_extra("pyarrow.compute", "parquet")
     kind = values.type
     if arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind):

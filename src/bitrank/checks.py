@@ -1,6 +1,6 @@
-"""Check what callers pass in: codes, queries, weights, labels, ids and thread counts.
+"""Checks of arguments: codes, queries, weights, labels, ids, counts, methods of search and threads.
 
-Every check returns the value in its canonical form or raises a ValueError that says what was expected and what came.
+Every check returns the argument in canonical form, or raises a ValueError that says what was expected and what came.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MIN_CANDIDATES = 1000
 
 
 def check_codes(codes: Any, n_bits: int | None = None, name: str = "codes") -> Codes:
-    """Codes as a contiguous uint8 matrix, or a ValueError that says what came instead."""
+    """Packed codes as a contiguous uint8 matrix."""
     array = np.asarray(codes)
     if array.dtype != np.uint8 or array.ndim != 2:
         raise ValueError(
             f"{name} must be a packed uint8 matrix (see bitrank.codes.pack), got {array.dtype} of shape {array.shape}"
         )
     if array.shape[1] == 0:
-        raise ValueError(f"{name} must have at least one byte a row, got shape {array.shape}")
+        raise ValueError(f"{name} must have at least one byte per row, got shape {array.shape}")
     if n_bits is not None:
         if array.shape[1] != n_bytes(n_bits):
             raise ValueError(f"{name} of {n_bits} bits must be {n_bytes(n_bits)} bytes wide, got {array.shape[1]}")
@@ -38,7 +38,7 @@ def check_codes(codes: Any, n_bits: int | None = None, name: str = "codes") -> C
 
 
 def check_n_bits(codes: Any, n_bits: int | None) -> tuple[Codes, int]:
-    """Codes, checked, and their number of bits: as given, or eight a byte."""
+    """Packed codes, at least one, and their number of bits: `n_bits`, or eight per byte."""
     codes = check_codes(codes, n_bits)
     if len(codes) == 0:
         raise ValueError("codes must hold at least one row, got none")
@@ -46,7 +46,7 @@ def check_n_bits(codes: Any, n_bits: int | None) -> tuple[Codes, int]:
 
 
 def check_labels(y: Any, n: int) -> npt.NDArray[Any]:
-    """Class labels, one for each of n codes, or a ValueError that says what came instead."""
+    """Class labels, one for each of n codes."""
     labels = np.asarray(y)
     if labels.shape != (n,):
         raise ValueError(f"y must hold one label for each of the {n} codes, got shape {labels.shape}")
@@ -58,12 +58,12 @@ def check_labels(y: Any, n: int) -> npt.NDArray[Any]:
 def check_weights(
     weights: Any, n_bits: int | None = None, *, width: int | None = None, n_queries: int | None = None
 ) -> Weights:
-    """Weights as float32, one vector or one a query, or a ValueError that says what came instead."""
+    """Weights as float32: one vector, or one row per query."""
     array = _as_float32(weights)
     if array.ndim not in (1, 2):
         raise ValueError(f"weights must have shape (n_bits,) or (n_queries, n_bits), got {array.shape}")
     if n_bits is not None and array.shape[-1] != n_bits:
-        raise ValueError(f"weights must hold {n_bits} values, one a bit, got {array.shape[-1]}")
+        raise ValueError(f"weights must hold {n_bits} values, one per bit, got {array.shape[-1]}")
     if width is not None and n_bytes(array.shape[-1]) != width:
         raise ValueError(
             f"weights for codes of {width} bytes must hold {8 * width - 7} to {8 * width} values, got {array.shape[-1]}"
@@ -76,16 +76,16 @@ def check_weights(
 
 
 def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> tuple[Codes, Weights]:
-    """Queries as codes, and weights as rows: one row for all queries, or one per query.
+    """Codes of queries, and rows of weights: one row for all queries, or one per query.
 
-    `Queries` of a ranker bring their own weights; reals are a code and magnitudes, which multiply the weights.
+    `Queries` have their own weights. The signs of reals are the code, and their magnitudes multiply the weights.
     """
     if isinstance(queries, Queries):
         if weights is not None:
             raise ValueError("weights must be None for queries of a ranker, which bring their own, got both")
         codes = check_codes(queries.codes, n_bits, name="queries")
-        own = np.atleast_2d(check_weights(queries.weights, n_bits, n_queries=len(codes)))
-        return codes, np.ascontiguousarray(own)
+        rows = np.atleast_2d(check_weights(queries.weights, n_bits, n_queries=len(codes)))
+        return codes, np.ascontiguousarray(rows)
     array = np.asarray(queries)
     magnitudes = None
     if array.dtype.kind == "f":
@@ -96,41 +96,15 @@ def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> t
         magnitudes = np.abs(array).astype(np.float32)
         array = np.packbits(array > 0, axis=1)
     codes = check_codes(array, n_bits, name="queries")
-    given = np.ones(n_bits, np.float32) if weights is None else weights
-    rows = np.atleast_2d(check_weights(given, n_bits, n_queries=len(codes)))
+    weights = np.ones(n_bits, np.float32) if weights is None else weights
+    rows = np.atleast_2d(check_weights(weights, n_bits, n_queries=len(codes)))
     if magnitudes is not None:
         rows = check_weights(rows * magnitudes)
     return codes, np.ascontiguousarray(rows)
 
 
-def check_magnitudes(magnitudes: Any, n_queries: int, n_bits: int) -> Weights:
-    """Magnitudes of float queries as float32, one row a query, or a ValueError that says what came instead."""
-    array = _as_float32(magnitudes)
-    if array.shape != (n_queries, n_bits):
-        raise ValueError(f"magnitudes must have shape {(n_queries, n_bits)}, one row a query, got {array.shape}")
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise ValueError("magnitudes must be finite and not negative: absolute values before the sign")
-    return array
-
-
-def weights_for_queries(
-    weights: npt.NDArray[np.floating[Any]], query_codes: Any, magnitudes: Any | None, n_bits: int
-) -> Weights:
-    """Learned weights, one vector or one a query, as a row for each query; times the query's magnitudes, if given."""
-    query_codes = check_codes(query_codes, n_bits, name="query_codes")
-    shape = (len(query_codes), n_bits)
-    if magnitudes is None:
-        return np.broadcast_to(weights, shape).astype(np.float32)
-    return (weights * check_magnitudes(magnitudes, *shape)).astype(np.float32)
-
-
-def _as_float32(values: Any) -> Weights:
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
-        return np.asarray(values, dtype=np.float32)
-
-
 def check_ids(ids: Any, n: int | None = None) -> Ids:
-    """Ids as an int64 vector, unique and not negative, or a ValueError that says what came instead."""
+    """Ids as an int64 vector, unique and not negative."""
     array = np.asarray(ids)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"ids must be a vector of ints, got {array.dtype} of shape {array.shape}")
@@ -177,9 +151,14 @@ def check_method(method: Method, k: int, candidates: int | None, most: int | Non
 
 
 def n_threads(threads: int | None = None) -> int:
-    """Threads to use: as given, or the cores this process may run on."""
+    """Number of threads: `threads`, or the cores that this process may use."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if threads < 1:
         raise ValueError(f"threads must be at least 1, got {threads}")
     return threads
+
+
+def _as_float32(values: Any) -> Weights:
+    with np.errstate(over="ignore"):  # too large values become infinite, which the callers refuse
+        return np.asarray(values, dtype=np.float32)

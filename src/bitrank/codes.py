@@ -1,8 +1,4 @@
-"""Binary codes as packed arrays, and the two distances between them, in NumPy.
-
-Everything else is built on these arrays; `hamming` and `weighted_hamming` are the reference that the compiled
-kernel is tested against, bit for bit.
-"""
+"""Packed binary codes, and both distances between them: the NumPy reference, and the same from the compiled kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from bitrank.vocabulary import Codes, Ids, Results, Weights, n_bytes
 
 
 def pack(bits: npt.ArrayLike) -> Codes:
-    """Pack a matrix of zeros and ones, one code a row, into bytes.
+    """Pack a matrix of zeros and ones, one code per row, into bytes.
 
     Parameters
     ----------
@@ -36,14 +32,14 @@ def pack(bits: npt.ArrayLike) -> Codes:
     """
     array = np.asarray(bits)
     if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(f"bits must be a matrix with one code a row, got an array of shape {array.shape}")
+        raise ValueError(f"bits must be a matrix with one code per row, got an array of shape {array.shape}")
     if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
         raise ValueError(f"bits must be 0 or 1, got other values in an array of {array.dtype}")
     return np.packbits(array.astype(bool), axis=1)
 
 
 def unpack(codes: Codes, n_bits: int) -> npt.NDArray[np.uint8]:
-    """Bits of packed codes, one column a bit: the inverse of `pack`.
+    """Unpack codes into bits, one column per bit: the inverse of `pack`.
 
     Examples
     --------
@@ -54,7 +50,7 @@ def unpack(codes: Codes, n_bits: int) -> npt.NDArray[np.uint8]:
 
 
 def signs(codes: Codes, n_bits: int) -> npt.NDArray[np.float32]:
-    """Codes as +1 and -1, the form in which a weighted Hamming distance is an inner product.
+    """Unpack codes into +1 and -1, for which a weighted Hamming distance is an inner product.
 
     Examples
     --------
@@ -66,9 +62,9 @@ def signs(codes: Codes, n_bits: int) -> npt.NDArray[np.float32]:
 
 
 def split_vectors(vectors: npt.ArrayLike) -> tuple[Codes, Weights]:
-    """Real vectors, one a query, as codes and weights: their signs and their sizes.
+    """Split real vectors, one per query, into codes and weights: signs and magnitudes.
 
-    By them a weighted Hamming distance orders items as minus the inner product of the vector and the item's ±1 does.
+    The weighted Hamming distance then orders items like minus the inner product of the vector with the item's ±1.
 
     Examples
     --------
@@ -78,14 +74,14 @@ def split_vectors(vectors: npt.ArrayLike) -> tuple[Codes, Weights]:
     """
     array = np.asarray(vectors, np.float32)
     if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(f"vectors must be a matrix with one vector a row, got an array of shape {array.shape}")
+        raise ValueError(f"vectors must be a matrix with one vector per row, got an array of shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError("vectors must be finite, got NaN or infinity")
     return np.packbits(array > 0, axis=1), np.abs(array)
 
 
 def acdv(a: Codes, b: Codes) -> Codes:
-    """Absolute code difference vectors, packed: bits set where two codes differ (row by row, with broadcasting).
+    """Compute absolute code difference vectors, packed: bits set where two codes differ, row by row, with broadcasting.
 
     Examples
     --------
@@ -99,7 +95,7 @@ def acdv(a: Codes, b: Codes) -> Codes:
 
 
 def hamming(queries: Codes, codes: Codes) -> npt.NDArray[np.int32]:
-    """Hamming distance of every query to every code, shape (n_queries, n).
+    """Compute the Hamming distance of every query to every code, shape (n_queries, n), in NumPy.
 
     Examples
     --------
@@ -114,10 +110,10 @@ def hamming(queries: Codes, codes: Codes) -> npt.NDArray[np.int32]:
 
 
 def weighted_hamming(queries: Codes, codes: Codes, weights: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Weighted Hamming distance of every query to every code, shape (n_queries, n).
+    """Compute the weighted Hamming distance of every query to every code, shape (n_queries, n), in NumPy.
 
-    The sum runs over the bytes of a code in order, in float32, each byte's bits first: equal codes get equal
-    distances to the last bit, on every machine.
+    Bits are summed within a byte and then over the bytes in order, in float32: equal codes get equal distances to the
+    last bit, on every machine.
 
     Parameters
     ----------
@@ -141,7 +137,7 @@ def weighted_hamming(queries: Codes, codes: Codes, weights: npt.ArrayLike) -> np
 
 
 def byte_tables(weights: Weights) -> npt.NDArray[np.float32]:
-    """For each byte of a code, the summed weight of every value of that byte, shape (n_bytes, 256).
+    """Sum the weights of every value of every byte of a code, shape (n_bytes, 256).
 
     Examples
     --------
@@ -160,7 +156,7 @@ def byte_tables(weights: Weights) -> npt.NDArray[np.float32]:
 def distances(
     queries: Codes, codes: Codes, weights: npt.ArrayLike | None = None, *, threads: int | None = None
 ) -> npt.NDArray[Any]:
-    """The same distances from the compiled kernel: uint16 counts without weights, float32 with them.
+    """Compute either distance in the compiled kernel: uint16 counts without weights, float32 with them.
 
     Parameters
     ----------
@@ -196,7 +192,7 @@ def distances_to_rows(
     *,
     threads: int | None = None,
 ) -> npt.NDArray[np.float32]:
-    """The same from each query to rows of its own: float32 of the shape of `rows`, which has one row a query.
+    """Compute distances of each query to its own row of row numbers: float32 of the shape of `rows`.
 
     Examples
     --------
@@ -206,15 +202,17 @@ def distances_to_rows(
            [2., 0.]], dtype=float32)
     """
     queries, codes = _check_pair(queries, codes)
-    chosen = np.ascontiguousarray(rows, np.int64)
-    if chosen.ndim != 2 or len(chosen) != len(queries):
-        raise ValueError(f"rows must have one row for each of the {len(queries)} queries, got shape {chosen.shape}")
-    if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(codes):
-        raise ValueError(f"rows must be from 0 to {len(codes) - 1}, got {chosen.min()} to {chosen.max()}")
-    given = np.ones(8 * queries.shape[1]) if weights is None else weights
-    each = np.atleast_2d(check_weights(given, width=queries.shape[1], n_queries=len(queries)))
-    out = np.empty(chosen.shape, np.float32)
-    _kernel.weighted_hamming_to_rows(queries, codes, chosen, np.ascontiguousarray(each), out, n_threads(threads))
+    numbers = np.ascontiguousarray(rows, np.int64)
+    if numbers.ndim != 2 or len(numbers) != len(queries):
+        raise ValueError(f"rows must have one row for each of the {len(queries)} queries, got shape {numbers.shape}")
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(codes):
+        raise ValueError(f"rows must be from 0 to {len(codes) - 1}, got {numbers.min()} to {numbers.max()}")
+    weights = np.ones(8 * queries.shape[1]) if weights is None else weights
+    weight_rows = np.atleast_2d(check_weights(weights, width=queries.shape[1], n_queries=len(queries)))
+    out = np.empty(numbers.shape, np.float32)
+    _kernel.weighted_hamming_to_rows(
+        queries, codes, numbers, np.ascontiguousarray(weight_rows), out, n_threads(threads)
+    )
     return out
 
 
@@ -226,7 +224,7 @@ def _check_pair(queries: Any, codes: Any) -> tuple[Codes, Codes]:
 
 
 def nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
-    """The k best of scored candidates, one row a query; those with id -1 are none."""
+    """Select the k nearest of scored candidates, one row per query, ties by id; an id of -1 is no candidate."""
     best = np.lexsort((ids, distances, ids < 0), axis=1)[:, :k]
     out = Results(np.full((len(ids), k), -1, np.int64), np.full((len(ids), k), np.inf, np.float32))
     out.ids[:, : best.shape[1]] = np.take_along_axis(ids, best, 1)

@@ -1,13 +1,9 @@
-"""GIST: what an image looks like as a whole, in 512 numbers, from a bank of Gabor filters.
-
-It stands before hashing in the path of data: images come in, vectors for a hasher go out.
-"""
+"""GIST: a descriptor of a whole image in 512 numbers, from a bank of Gabor filters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,43 +13,43 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 from threadpoolctl import threadpool_limits
 
-from bitrank.checks import n_threads
+from bitrank.checks import check_count, n_threads
 
 Floats = npt.NDArray[np.float32]
 
-# As Oliva and Torralba set them. The prefilter takes away what is slower than CUTOFF cycles an image, seen with a
-# border of BORDER pixels; the finest filter answers to FINEST cycles a pixel, each next one to RATIO times fewer.
+# Constants of Oliva and Torralba. The prefilter removes frequencies below CUTOFF cycles per image, with a border of
+# BORDER pixels; the finest filter is centred at FINEST cycles per pixel, each coarser one at RATIO times less.
 CUTOFF = 4.0
 BORDER = 5
 FINEST = 0.3
 RATIO = 1.85
-# Gains below this are left out: it is less than the rounding of float32 makes of the sum.
+# Smaller gains are left out: they are below the rounding of a sum in float32.
 NEGLIGIBLE = 1e-6
-# Pixels that go through the filters at once: few enough to stay in the cache.
+# Pixels per batch, which stay in the cache.
 BATCH = 2**16
 
 
 class Gist(TransformerMixin, BaseEstimator):
     """GIST descriptors of images: energy by scale, orientation and place.
 
-    Each image is made gray (the mean of its channels), stretched to its full range, taken to logarithms and divided
-    by its local contrast. Gabor filters, defined in the frequency domain, are then applied to the image mirrored at
-    its borders, and the magnitude of each one's answer is averaged over a grid of blocks. Nothing is learned: an
-    image's descriptor depends on that image alone, and images of any size can be compared.
+    Each image is converted to gray (the mean of its channels), stretched to its full range, taken to logarithms and
+    divided by its local contrast. Gabor filters, defined in the frequency domain, are applied to the image mirrored at
+    its borders, and the magnitude of each response is averaged over a grid of blocks. Nothing is learned: a
+    descriptor depends on its image alone, and images of any size can be compared.
 
-    With the defaults, this is the gray GIST of 512 values that hashing methods are compared by on CIFAR-10.
+    The defaults give the gray GIST of 512 values with which hashing methods are compared on CIFAR-10.
 
     Parameters
     ----------
     orientations : sequence of int, default (8, 8, 8, 8)
-        Number of orientations of each scale, the finest first.
+        Number of orientations per scale, the finest first.
     n_blocks : int, default 4
         Blocks along each side of an image.
 
     Notes
     -----
-    A border of half the image's smaller side, at most 32 pixels, is mirrored around it before filtering. Descriptors
-    are not those of another implementation to the last digit: such borders, resizing and rounding differ.
+    Before filtering, the image is mirrored at a border of half its smaller side, at most 32 pixels. Descriptors differ
+    from those of other implementations in the last digits: borders, resizing and rounding differ.
 
     References
     ----------
@@ -87,19 +83,19 @@ class Gist(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: npt.ArrayLike) -> Floats:
-        """Descriptors of images.
+        """Compute the descriptors of images.
 
         Parameters
         ----------
         X : array-like of shape (n, height, width) or (n, height, width, 3)
-            Of any numbers, such as bytes or floats from 0 to 1; the range of an image does not matter, only what
-            varies within it. At least four pixels a block along each side.
+            Any numbers, such as bytes or floats from 0 to 1: descriptors do not depend on the range of an image. At
+            least four pixels per block along each side.
 
         Returns
         -------
         features : float32 array of shape (n, sum(orientations) * n_blocks ** 2)
-            By scale (the finest first), orientation, row of blocks and column of blocks. An image of one colour gives
-            zeros.
+            By scale (the finest first), orientation, row of blocks and column of blocks; zeros for an image of one
+            colour.
         """
         images = self._check(X)
         height, width = images.shape[1:3]
@@ -118,13 +114,13 @@ class Gist(TransformerMixin, BaseEstimator):
             )
             spectra = scipy.fft.fftshift(scipy.fft.fft2(mirrored), axes=(1, 2))
             for number, (rows, columns, gains) in enumerate(bank):
-                # The inverse transform as two products: for images this small they are quicker than an FFT, as they
-                # use only the frequencies that the filter lets pass and make only the pixels inside the border.
-                answer = to_rows[:, rows] @ (spectra[:, rows, columns] * gains) @ to_columns[columns]
-                features[batch, number] = over_rows @ np.abs(answer) @ over_columns
+                # The inverse transform as two products: for small images they are faster than an FFT, since they use
+                # only the frequencies that the filter passes and compute only the pixels inside the border.
+                response = to_rows[:, rows] @ (spectra[:, rows, columns] * gains) @ to_columns[columns]
+                features[batch, number] = over_rows @ np.abs(response) @ over_columns
 
-        # A thread a batch; the products are too small for BLAS to share one among threads of its own. (threadpoolctl
-        # comes with scikit-learn, which does the same.)
+        # One thread per batch: the products are too small for BLAS to use several. threadpoolctl comes with
+        # scikit-learn.
         with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(n_threads()) as pool:
             list(pool.map(describe, range(0, len(images), size)))
         return features.reshape(len(images), -1)
@@ -133,8 +129,7 @@ class Gist(TransformerMixin, BaseEstimator):
         counts = np.asarray(self.orientations)
         if counts.ndim != 1 or counts.size == 0 or counts.dtype.kind not in "iu" or (counts < 1).any():
             raise ValueError(f"orientations must hold a positive int for each scale, got {self.orientations!r}")
-        if not isinstance(self.n_blocks, Integral) or isinstance(self.n_blocks, bool) or self.n_blocks < 1:
-            raise ValueError(f"n_blocks must be an int of at least 1, got {self.n_blocks!r}")
+        check_count("n_blocks", self.n_blocks, 1)
         images = check_array(X, ensure_2d=False, allow_nd=True, input_name="X", estimator=self)
         if images.ndim not in (3, 4) or images.shape[3:] not in ((), (3,)):
             raise ValueError(
@@ -142,10 +137,11 @@ class Gist(TransformerMixin, BaseEstimator):
             )
         if min(images.shape[1:3]) < 4 * self.n_blocks:
             raise ValueError(
-                f"X must be images of at least {4 * self.n_blocks} by {4 * self.n_blocks} pixels, four a block, "
+                f"X must be images of at least {4 * self.n_blocks} by {4 * self.n_blocks} pixels, four per block, "
                 f"got {images.shape[1]} by {images.shape[2]}"
             )
-        return images
+        checked: npt.NDArray[Any] = images
+        return checked
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -157,7 +153,7 @@ class Gist(TransformerMixin, BaseEstimator):
 
 
 class Gabor(NamedTuple):
-    """One filter: the frequencies that it lets pass, as rows and columns of a shifted spectrum, and their gains."""
+    """One filter: the frequencies that it passes, as rows and columns of a shifted spectrum, and their gains."""
 
     rows: slice
     columns: slice
@@ -165,10 +161,10 @@ class Gabor(NamedTuple):
 
 
 def gabors(orientations: Sequence[int], height: int, width: int) -> Iterator[Gabor]:
-    """Bank of Gabor filters for spectra of a given size with the zero frequency in the middle.
+    """Yield a bank of Gabor filters for spectra of a size, with the zero frequency in the middle.
 
-    Each one is a bell in polar coordinates about its frequency and its direction, on one side of the origin only: the
-    answer is complex, and its magnitude is the local energy.
+    Each filter is a Gaussian in polar coordinates around its frequency and direction, on one side of the origin only:
+    the response is complex, and its magnitude is the local energy.
 
     Examples
     --------
@@ -182,18 +178,18 @@ def gabors(orientations: Sequence[int], height: int, width: int) -> Iterator[Gab
     for scale, count in enumerate(orientations):
         radial = 3.5 * (radius / (FINEST / RATIO**scale) - 1) ** 2
         for orientation in range(count):
-            # The angle from the filter's direction, in -pi to pi.
-            turned = (angle + np.pi * orientation / count + np.pi) % (2 * np.pi) - np.pi
-            gains = np.exp(-radial - np.pi * count**2 / 32 * turned**2)
+            # Angle from the filter's direction, from -pi to pi.
+            offset = (angle + np.pi * orientation / count + np.pi) % (2 * np.pi) - np.pi
+            gains = np.exp(-radial - np.pi * count**2 / 32 * offset**2)
             rows, columns = (_span((gains > NEGLIGIBLE).any(axis)) for axis in (1, 0))
             yield Gabor(rows, columns, gains[rows, columns].astype(np.float32))
 
 
 def _local_contrast(images: Floats) -> Floats:
-    """Logarithms, less their slow part, over the local standard deviation of what is left."""
+    """Logarithms less their low frequencies, over the local standard deviation of the rest."""
     border = (BORDER, BORDER)
     logs = np.pad(np.log1p(images), ((0, 0), border, border), mode="symmetric")
-    # The bell is a product of one of rows and one of columns.
+    # The low-pass filter is separable into rows and columns.
     left, right = (_low_pass(length, max(logs.shape[1:])) for length in logs.shape[1:])
     fast = logs - left @ logs @ right
     spread = np.sqrt(np.maximum(left @ (fast * fast) @ right, 0))
@@ -203,7 +199,7 @@ def _local_contrast(images: Floats) -> Floats:
 
 @np.errstate(over="ignore", invalid="ignore")
 def _stretch(images: npt.NDArray[Any]) -> Floats:
-    """Images in gray, each one from 0 to 255; of one colour, 0."""
+    """Images in gray, each from 0 to 255; zeros for an image of one colour."""
     gray = images.astype(np.float64)
     if gray.ndim == 4:
         gray = gray.mean(axis=3)
@@ -217,26 +213,26 @@ def _stretch(images: npt.NDArray[Any]) -> Floats:
 
 
 def _low_pass(length: int, longer: int) -> Floats:
-    """Circular convolution with the prefilter's bell, as a symmetric matrix."""
+    """Circular convolution with the Gaussian of the prefilter, as a symmetric matrix."""
     frequencies = scipy.fft.fftfreq(length) * longer
-    bell = scipy.fft.ifft(np.exp(-((frequencies / CUTOFF) ** 2) * np.log(2))).real
+    gaussian = scipy.fft.ifft(np.exp(-((frequencies / CUTOFF) ** 2) * np.log(2))).real
     places = np.arange(length)
-    matrix: Floats = bell[(places[:, None] - places) % length].astype(np.float32)
+    matrix: Floats = gaussian[(places[:, None] - places) % length].astype(np.float32)
     return matrix
 
 
 def _inverse_dft(length: int, pad: int) -> npt.NDArray[np.complex64]:
-    """Inverse transform of a shifted spectrum to the pixels inside a border, a row each."""
+    """Inverse transform of a shifted spectrum to the pixels inside the border, one row per pixel."""
     padded = length + 2 * pad
     frequencies = np.arange(padded) - padded // 2
-    # Reduced before the exponential, so that long sides lose no digits.
+    # Reduce before the exponential, so that long sides lose no digits.
     turns = np.outer(np.arange(pad, pad + length), frequencies) % padded / padded
     waves: npt.NDArray[np.complex64] = (np.exp(2j * np.pi * turns) / padded).astype(np.complex64)
     return waves
 
 
 def _block_means(length: int, n_blocks: int) -> Floats:
-    """Means over blocks of pixels, a row each."""
+    """Means over blocks of pixels, one row per block."""
     edges = np.arange(n_blocks + 1) * length // n_blocks
     pixels = np.arange(length)
     inside = (pixels >= edges[:-1, None]) & (pixels < edges[1:, None])

@@ -1,4 +1,4 @@
-"""The arrays that all rooms exchange: codes, ids, weights and row numbers, queries and results."""
+"""Types of the arrays that all rooms exchange: codes, ids, row numbers, weights, queries and results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Method = Literal["exact", "rerank"]
 
 
 class Queries(NamedTuple):
-    """A code and non-negative weights per query, as every ranker gives them; `Index` and every engine search with them.
+    """One code and one row of non-negative weights per query, which rankers return and `Index` and all engines take.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class Results(NamedTuple):
 
 
 def n_bytes(n_bits: int) -> int:
-    """Bytes that a packed code of `n_bits` takes.
+    """Number of bytes of a packed code of `n_bits`.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Parquet folders as Dask arrays, a block a row group, and back.
-
-Where collections larger than memory come from and go to; `interchange` does the same for an `Index` in memory.
-"""
+"""Parquet folders as Dask arrays, with one block per row group, and back."""
 
 from __future__ import annotations
 
@@ -26,19 +23,19 @@ from bitrank.files import replacing
 
 
 def from_parquet(path: str | os.PathLike[str], column: str = "code") -> da.Array:
-    """A column of a Parquet file, or of a folder of them in the order of their names, as a Dask array.
+    """Read a column of a Parquet file, or of a folder of them in the order of their names, as a Dask array.
 
     Parameters
     ----------
     path : str or path
-        Of this machine and of every worker; also a URI that PyArrow knows, such as ``s3://bucket/codes``.
+        A path that exists on this machine and on every worker, or a URI that PyArrow knows: ``s3://bucket/codes``.
     column : str
         Binary values of one length (codes), lists of numbers of one length (vectors), or numbers (ids, labels).
 
     Returns
     -------
     array : Dask array of shape (n, width), or (n,) for a column of numbers
-        One block a row group, read by the task that needs it.
+        One block per row group, read by the task that needs it.
 
     Examples
     --------
@@ -49,16 +46,16 @@ def from_parquet(path: str | os.PathLike[str], column: str = "code") -> da.Array
            [ 64],
            [192]], dtype=uint8)
     """
-    where = os.fspath(path)
-    # Workers stand in folders of their own.
-    found = pyarrow.dataset.dataset(where if "://" in where else os.path.abspath(where), format="parquet")
-    if column not in found.schema.names:
-        raise ValueError(f"the files must have a column {column!r}, got {found.schema.names}")
-    files = sorted(found.get_fragments(), key=lambda file: file.path)
-    # The length of a row group is in the file's metadata; count_rows() of a part would give that of the file.
+    source = os.fspath(path)
+    # Workers have other working directories.
+    dataset = pyarrow.dataset.dataset(source if "://" in source else os.path.abspath(source), format="parquet")
+    if column not in dataset.schema.names:
+        raise ValueError(f"the files must have a column {column!r}, got {dataset.schema.names}")
+    files = sorted(dataset.get_fragments(), key=lambda file: file.path)
+    # num_rows is that of the row group; count_rows() would return that of the file.
     groups = [group for file in files for group in file.split_by_row_group() if group.row_groups[0].num_rows]
     if not groups:
-        raise ValueError(f"the files of {where} must hold at least one row, got none")
+        raise ValueError(f"the files of {source} must hold at least one row, got none")
     first = _values(groups[0].head(1, columns=[column]), column)
     read = dask.delayed(_read, pure=False)
     parts = [
@@ -73,16 +70,16 @@ def from_parquet(path: str | os.PathLike[str], column: str = "code") -> da.Array
 
 
 def to_parquet(columns: Mapping[str, da.Array], path: str | os.PathLike[str]) -> None:
-    """Write Dask arrays of one length as the columns of a new Parquet folder, a file a block.
+    """Write Dask arrays of one length as the columns of a new Parquet folder, with one file per block.
 
-    The folder appears when all of it is written, and not before.
+    The folder appears when it is complete.
 
     Parameters
     ----------
     columns : dict of Dask arrays
         Matrices of uint8 become binary values, other matrices lists, vectors plain columns.
     path : str or path
-        Not there yet; on a file system that this machine and the workers share.
+        A new folder, on a file system that this machine and the workers share.
 
     Examples
     --------
@@ -94,14 +91,14 @@ def to_parquet(columns: Mapping[str, da.Array], path: str | os.PathLike[str]) ->
     """
     target = Path(path).absolute()
     if target.exists():
-        raise ValueError(f"path must not be there yet, got {target}")
+        raise ValueError(f"path must be a new folder, got {target}, which exists")
     if not columns:
         raise ValueError("columns must name at least one array, got none")
     arrays = {name: check_dask_array(array, name, 1 if array.ndim == 1 else 2) for name, array in columns.items()}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) != 1:
         raise ValueError(f"columns must have one length, got {lengths}")
-    # The widest column says where files begin.
+    # Files have the rows of the blocks of the widest column.
     rows = max(arrays.values(), key=lambda array: array.ndim).chunks[0]
     parts = [blocks(array.rechunk({0: rows})) for array in arrays.values()]
     folder = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
@@ -115,8 +112,8 @@ def to_parquet(columns: Mapping[str, da.Array], path: str | os.PathLike[str]) ->
                 for number, part in enumerate(zip(*parts, strict=True))
             ]
         )
-        for left in folder.glob(".*"):  # of workers that died while they wrote
-            left.unlink()
+        for temporary in folder.glob(".*"):  # of workers that died during a write
+            temporary.unlink()
         folder.rename(target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -144,7 +141,7 @@ def _values(table: Any, column: str) -> npt.NDArray[Any]:
 
 def _write(columns: dict[str, npt.NDArray[Any]], path: str) -> None:
     table = pyarrow.table({name: _column(array) for name, array in columns.items()})
-    # A task may run twice, on two workers: each writes a file of its own, and either may take its place.
+    # A task may run on two workers: each writes a temporary file, and either may replace the target.
     with replacing(path) as file:
         pyarrow.parquet.write_table(table, file, row_group_size=max(1, len(table)))
 

@@ -1,7 +1,4 @@
-"""`encode`: vectors of a Dask array into packed codes, block by block.
-
-First in the path of data at scale: the hasher was fitted in memory, on a sample.
-"""
+"""`encode`: vectors of a Dask array into packed codes, block by block."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from bitrank.vocabulary import Codes, n_bytes
 
 
 def encode(hasher: Hasher, X: da.Array) -> da.Array:
-    """Packed codes of vectors, lazily: `hasher.transform` of each block.
+    """Encode vectors as packed codes, lazily: `hasher.transform` of each block.
 
     Parameters
     ----------
@@ -41,7 +38,7 @@ def encode(hasher: Hasher, X: da.Array) -> da.Array:
     if X.shape[1] != hasher.n_features_in_:
         raise ValueError(f"X must have the {hasher.n_features_in_} features of the hasher, got {X.shape[1]}")
     width = n_bytes(hasher.n_bits_)
-    # Delayed, the hasher is one entry of the graph and not one a block.
+    # Delayed, the hasher is one entry of the graph instead of one per block.
     shared = dask.delayed(hasher, traverse=False)
     return X.map_blocks(
         _transform, hasher=shared, chunks=(X.chunks[0], (width,)), dtype=np.uint8, meta=np.empty((0, 0), np.uint8)

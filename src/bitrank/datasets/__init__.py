@@ -1,7 +1,6 @@
-"""Data to try things on and to compare methods with: one function a set, each giving plain arrays.
+"""Data sets as plain arrays, one function per set.
 
-They stand before everything else in the path of data: images go to `bitrank.features` or as pixels to a hasher,
-vectors to a hasher. The digits are in the package; the others are read from the folder named by BITRANK_DATA.
+The package contains the digits; the other sets are read from the folder that BITRANK_DATA names.
 """
 
 from bitrank.datasets.embedded import Digits, digits

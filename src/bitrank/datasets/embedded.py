@@ -1,7 +1,4 @@
-"""The data that the package carries: 10 000 handwritten digits.
-
-The demo, the documentation and the tests start from these; nothing is downloaded.
-"""
+"""The data set in the package: 10 000 handwritten digits of MNIST."""
 
 from __future__ import annotations
 
@@ -16,22 +13,22 @@ N_DIGITS = 10_000
 
 _FOLDER = Path(__file__).parents[1] / "data"
 _FILE = _FOLDER / "digits.xz"
-# The same digits as codes of 64 bits, and the hasher that gave them: nobody who only wants to see them waits for it.
+# The digits as codes of 64 bits, and their fitted hasher, so that the service starts without a fit.
 DIGIT_CODES, DIGIT_HASHER = _FOLDER / "digit_codes.npy", _FOLDER / "digit_hasher.npz"
 
 
 class Digits(NamedTuple):
-    """Images and their labels, one a row."""
+    """Images and their labels, one row per image."""
 
     images: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.uint8]
 
 
 def digits() -> Digits:
-    """Ten thousand images of MNIST, one thousand a digit.
+    """Load ten thousand images of MNIST, one thousand per digit.
 
-    A fixed random sample of its 70 000 images, in their order: the classes are mixed, and any slice is a fair sample.
-    Read from a file of 1.4 MB in about 0.2 s, anew on every call.
+    They are a fixed random sample of its 70 000 images, in their order: the classes are mixed, and any slice is a fair
+    sample. Every call reads a file of 1.4 MB in about 0.2 s.
 
     Returns
     -------
@@ -50,6 +47,6 @@ def digits() -> Digits:
     >>> images.shape, labels[:8]
     ((10000, 28, 28), array([5, 7, 0, 4, 5, 8, 9, 9], dtype=uint8))
     """
-    # Labels first, then the images' pixels row by row.
+    # Labels first, then the pixels of the images, row by row.
     raw = np.frombuffer(bytearray(lzma.decompress(_FILE.read_bytes())), np.uint8)
     return Digits(images=raw[N_DIGITS:].reshape(N_DIGITS, 28, 28), labels=raw[:N_DIGITS])

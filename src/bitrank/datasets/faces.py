@@ -1,20 +1,17 @@
-"""YouTube Faces: frames of videos of people, cut to the face, from the official folders or from a subset in one file.
-
-A set of many classes with few videos each; its pixels go to a hasher.
-"""
+"""YouTube Faces: frames of videos, cropped to the face, from the official folders or from a subset in one file."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Iterator
-from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.checks import check_count
 from bitrank.datasets.files import Forms, check_class_numbers, data_folder, read_arrays
 from bitrank.lazy import import_extra
 
@@ -33,7 +30,7 @@ _FORMS: Forms = {
 
 
 class Faces(NamedTuple):
-    """Images of faces, one a row: whose, from which video, which frame of it; and the people's names."""
+    """Images of faces with the person, video and frame of each, one row per image; and the names of the people."""
 
     images: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.int32]
@@ -43,7 +40,7 @@ class Faces(NamedTuple):
 
 
 class _Face(NamedTuple):
-    """A line of a list: where it stands, the frame that it names, and the face's rectangle."""
+    """A line of a list: its file and number, the path, video and frame that it names, and the rectangle of the face."""
 
     line: str
     path: Path
@@ -53,19 +50,19 @@ class _Face(NamedTuple):
 
 
 def youtube_faces(folder: str | os.PathLike[str] | None = None, *, frames_per_video: int | None = None) -> Faces:
-    """Faces of the YouTube Faces database, gray, 64 by 64 pixels.
+    """Load the faces of the YouTube Faces database, in gray, 64 by 64 pixels.
 
-    From the official folders, each face is the rectangle that the database's lists give, cut out, made gray and
-    resized with Pillow (``pip install 'bitrank[images]'``). The complete database has 621 126 frames, 2.5 GB as
-    returned: `frames_per_video` takes fewer.
+    In the official folders, the lists of the database give the rectangle of each face, which is cropped, converted to
+    gray and resized with Pillow (``pip install 'bitrank[images]'``). The complete database has 621 126 frames, 2.5 GB
+    as returned: `frames_per_video` takes fewer.
 
     Parameters
     ----------
     folder : path, optional
-        The database's `frame_images_DB`, or the folder that holds it. By default, ytf_subset_gray64.npz in the folder
-        of data sets or, when it is not there, `frame_images_DB` in that folder.
+        The database's `frame_images_DB`, or the folder that holds it. By default ytf_subset_gray64.npz in the folder
+        of data sets or, where that is missing, `frame_images_DB` in it.
     frames_per_video : int, optional
-        At most this many of each video, evenly spaced; all of them by default.
+        At most this many per video, evenly spaced; all by default.
 
     Returns
     -------
@@ -73,17 +70,17 @@ def youtube_faces(folder: str | os.PathLike[str] | None = None, *, frames_per_vi
     labels : int32 array of shape (n,)
         The person, as a row number of `class_names`.
     videos : int32 array of shape (n,)
-        Numbered through all people.
+        Numbered over all people.
     frames : int32 array of shape (n,)
-        The frame's number in its video; in the subset, the file's own numbers, which do not say the order in time.
+        Number of the frame in its video; in the subset, numbers that do not follow the order in time.
     class_names : str array of shape (n_people,)
 
     Raises
     ------
     FileNotFoundError
-        If the database is not there.
+        If the database is missing.
     ValueError
-        If a file of it is damaged or not of its form.
+        If one of its files is damaged or has another format.
 
     References
     ----------
@@ -96,10 +93,8 @@ def youtube_faces(folder: str | os.PathLike[str] | None = None, *, frames_per_vi
     >>> faces.images.shape, faces.class_names[faces.labels[0]]  # doctest: +SKIP
     ((17125, 64, 64), 'Aaron_Eckhart')
     """
-    if frames_per_video is not None and (
-        not isinstance(frames_per_video, Integral) or isinstance(frames_per_video, bool) or frames_per_video < 1
-    ):
-        raise ValueError(f"frames_per_video must be an int of at least 1, or None, got {frames_per_video!r}")
+    if frames_per_video is not None:
+        check_count("frames_per_video", frames_per_video, 1)
     file, default = data_folder() / FILE, data_folder() / FOLDER
     if folder is not None:
         return _from_folder(Path(folder), frames_per_video)
@@ -153,7 +148,7 @@ def _from_folder(folder: Path, frames_per_video: int | None) -> Faces:
 
 
 def _read_list(path: Path) -> Iterator[_Face]:
-    r"""Faces of a person. A line: ``person\video\video.frame.jpg,-,x,y,width,height,-,-``, about the centre x, y."""
+    r"""Faces of a person, from lines ``person\video\video.frame.jpg,-,x,y,width,height,-,-`` with the centre x, y."""
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not text.strip():
             continue
@@ -179,7 +174,7 @@ def _cut(face: _Face) -> npt.NDArray[np.uint8]:
             frame = opened.convert("L")
     except (OSError, SyntaxError) as error:
         raise ValueError(f"{face.line}: {face.path} must be an image, got one that cannot be read: {error}") from error
-    # A face at the frame's edge: what is seen of it.
+    # Crop a face at the edge to the frame.
     left, top = max(face.box[0], 0), max(face.box[1], 0)
     right, bottom = min(face.box[2], frame.width), min(face.box[3], frame.height)
     if left >= right or top >= bottom:
@@ -189,7 +184,7 @@ def _cut(face: _Face) -> npt.NDArray[np.uint8]:
 
 
 def _thin(videos: npt.NDArray[Any], frames_per_video: int | None) -> npt.NDArray[np.intp]:
-    """Rows to keep: of each video so many, evenly spaced."""
+    """Rows to keep: up to `frames_per_video` per video, evenly spaced."""
     if frames_per_video is None:
         return np.arange(len(videos))
     kept = np.zeros(len(videos), bool)

@@ -1,7 +1,4 @@
-"""banking77: sentences of customers as vectors of a language model, with 77 intents.
-
-The data set of text beside those of images; its vectors go to a hasher.
-"""
+"""banking77: sentences of bank customers as vectors of a sentence encoder, with 77 intents."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _FORMS: Forms = {
 
 
 class Intents(NamedTuple):
-    """Vectors of sentences, their labels, one a row, and the name of each label."""
+    """Vectors of sentences and their labels, one row per sentence; and the names of the classes."""
 
     vectors: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int16]
@@ -32,9 +29,9 @@ class Intents(NamedTuple):
 
 
 def banking77() -> Intents:
-    """The 13 083 sentences of banking77 as vectors: the 10 003 for training, then the 3 080 for test.
+    """Load the 13 083 sentences of banking77 as vectors: 10 003 of the training set, then 3 080 of the test set.
 
-    Read from banking77_minilm.npz in the folder of data sets; docs/data.md says how to make it.
+    They are read from banking77_minilm.npz in the folder of data sets; docs/data.md says how to make it.
 
     Returns
     -------
@@ -45,9 +42,9 @@ def banking77() -> Intents:
     Raises
     ------
     FileNotFoundError
-        If it is not there.
+        If the file is missing.
     ValueError
-        If the file is damaged or not of its form.
+        If the file is damaged or has another format.
 
     References
     ----------

@@ -1,7 +1,4 @@
-"""MNIST and CIFAR-10, complete: from the folder of data sets, or from OpenML into that folder.
-
-Whichever way they come, their bytes are compared with known checksums, so that figures are always of the same data.
-"""
+"""The complete MNIST and CIFAR-10, from the folder of data sets or from OpenML, verified by checksums."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Pictures(NamedTuple):
-    """Images in colour, their labels, one a row, and the name of each label."""
+    """Colour images and their labels, one row per image; and the names of the classes."""
 
     images: Bytes
     labels: Bytes
@@ -29,7 +26,7 @@ class Pictures(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A set of images: its file, its number at OpenML, its sizes, and what its arrays must hash to."""
+    """A set of images: its file, its number at OpenML, its sizes and the checksums of its arrays."""
 
     title: str
     file: str
@@ -84,11 +81,11 @@ CIFAR10 = Source(
 
 
 def mnist() -> Digits:
-    """The 70 000 handwritten digits of MNIST: the 60 000 for training, then the 10 000 for test.
+    """Load the 70 000 handwritten digits of MNIST: 60 000 of the training set, then 10 000 of the test set.
 
-    Read from mnist.npz in the folder of data sets; when it is not there, downloaded from OpenML (`mnist_784`) through
-    scikit-learn and written there, which takes about a minute, once. The download has been tested with local files in
-    OpenML's form only.
+    They are read from mnist.npz in the folder of data sets. The first call downloads a missing file from OpenML
+    (`mnist_784`) through scikit-learn, in about a minute. The download was tested with local files in OpenML's format
+    only.
 
     Returns
     -------
@@ -99,9 +96,9 @@ def mnist() -> Digits:
     Raises
     ------
     FileNotFoundError
-        If it is not there and cannot be downloaded.
+        If the file is missing and cannot be downloaded.
     ValueError
-        If the file is damaged or its bytes are not those of MNIST.
+        If the file is damaged or does not hold the bytes of MNIST.
 
     References
     ----------
@@ -117,11 +114,11 @@ def mnist() -> Digits:
 
 
 def cifar10() -> Pictures:
-    """The 60 000 colour images of CIFAR-10: the 50 000 for training, then the 10 000 for test.
+    """Load the 60 000 colour images of CIFAR-10: 50 000 of the training set, then 10 000 of the test set.
 
-    Read from cifar10.npz in the folder of data sets; when it is not there, downloaded from OpenML (`CIFAR_10`)
-    through scikit-learn and written there, which takes some minutes and 4 GB of memory, once. The download has been
-    tested with local files in OpenML's form only.
+    They are read from cifar10.npz in the folder of data sets. The first call downloads a missing file from OpenML
+    (`CIFAR_10`) through scikit-learn, in some minutes and 4 GB of memory. The download was tested with local files in
+    OpenML's format only.
 
     Returns
     -------
@@ -133,9 +130,9 @@ def cifar10() -> Pictures:
     Raises
     ------
     FileNotFoundError
-        If it is not there and cannot be downloaded.
+        If the file is missing and cannot be downloaded.
     ValueError
-        If the file is damaged or its bytes are not those of CIFAR-10.
+        If the file is damaged or does not hold the bytes of CIFAR-10.
 
     References
     ----------
@@ -165,12 +162,12 @@ def _load(source: Source) -> tuple[Bytes, Bytes]:
 
 
 def _download(source: Source, path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    # Before the download, not after it: an hour's work must not end at a folder that cannot be written.
+    # Fail before the download if the folder cannot be written.
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        # The parser that needs no pandas.
-        from sklearn.datasets import fetch_openml  # slow to import, and seldom needed
+        from sklearn.datasets import fetch_openml  # slow to import
 
+        # The parser liac-arff needs no pandas.
         bunch = fetch_openml(data_id=source.data_id, as_frame=False, parser="liac-arff")
     except (OSError, ValueError, EOFError, http.client.HTTPException, zlib.error) as error:
         raise FileNotFoundError(
@@ -182,7 +179,7 @@ def _download(source: Source, path: Path) -> tuple[npt.NDArray[Any], npt.NDArray
 
 
 def _arrays(source: Source, data: npt.NDArray[Any], target: npt.NDArray[Any], origin: str) -> Arrays:
-    """Arrays of the file, from rows of numbers and labels as strings: images for training first."""
+    """Arrays of the file, from rows of numbers and labels as strings: the training set first."""
     n_images, n_pixels = source.n_train + source.n_test, int(np.prod(source.shape))
     if data.shape != (n_images, n_pixels) or target.shape != (n_images,):
         raise ValueError(
@@ -194,7 +191,7 @@ def _arrays(source: Source, data: npt.NDArray[Any], target: npt.NDArray[Any], or
     if not (images == data).all():
         raise ValueError(f"{origin} must be {source.title}: pixels that are whole numbers from 0 to 255, got others")
     if len(source.shape) == 3:
-        # A row is all of red, then green, then blue.
+        # A row holds all red values, then green, then blue.
         height, width, channels = source.shape
         images = images.reshape(n_images, channels, height, width).transpose(0, 2, 3, 1)
     images = np.ascontiguousarray(images).reshape(n_images, *source.shape)

@@ -1,6 +1,6 @@
-"""The same ranking on engines that people already run: PostgreSQL and others hold the codes, learned weights rank them.
+"""The same ranking in databases and vector engines: one contract, `Engine`, and one module per engine.
 
-`connect` finds the engine of an address; every engine keeps one contract, `Engine`.
+A new engine is one new file and one line in `ENGINES`; `connect` and the tests of the contract find it there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "suggest_candidates",
 ]
 
-# Scheme of an address, the module that serves it, and the class in it: called with the address, a name, and options.
+# Module and class by the scheme of the address. The class is called with the address, a name, and options.
 ENGINES = {
     "memory": ("bitrank.engines.memory", "MemoryEngine"),
     "postgresql": ("bitrank.engines.postgres", "PostgresEngine"),
@@ -40,18 +40,17 @@ ENGINES = {
 
 
 def connect(url: str | Sequence[str], name: str = "codes", **options: Any) -> Engine:
-    """The engine at an address.
+    """Connect to the engine at an address.
 
     Parameters
     ----------
     url : str or list of str
-        ``scheme://…``: the scheme says which engine, see `ENGINES`. A list is one collection over several servers,
-        which share the ids between them by ``id % n_shards``: the same list in the same order every time.
+        ``scheme://…``, with a scheme of `ENGINES`. A list is one collection on several servers, of which number
+        ``id % n_shards`` stores the code of an id: pass the same list in the same order every time.
     name : str
-        Table or collection that holds the codes; `Engine.create` makes it.
+        Table or collection of the codes; `Engine.create` makes it.
     **options
-        Those of the engine, by name; of a list also ``missing``: ``"raise"`` (default) or ``"report"`` when a
-        server does not answer a search, see `Shards`.
+        Options of the engine; of a list also ``missing``: see `Shards`.
 
     Examples
     --------
@@ -64,7 +63,7 @@ def connect(url: str | Sequence[str], name: str = "codes", **options: Any) -> En
     """
     if isinstance(url, list | tuple):
         missing = options.pop("missing", "raise")
-        return Shards([connect(each, name, **options) for each in url], missing)
+        return Shards([connect(address, name, **options) for address in url], missing)
     if not isinstance(url, str):
         raise ValueError(f"url must be text or a list of it, got {url!r}")
     scheme = urlsplit(url).scheme
@@ -72,6 +71,6 @@ def connect(url: str | Sequence[str], name: str = "codes", **options: Any) -> En
         raise ValueError(f"url must begin with one of {', '.join(f'{s}://' for s in ENGINES)}, got {url!r}")
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError(f"name must be a text that is not empty, got {name!r}")
-    module, engine = ENGINES[scheme]
-    made: Engine = getattr(importlib.import_module(module), engine)(url, name, **options)
-    return made
+    module, class_name = ENGINES[scheme]
+    engine: Engine = getattr(importlib.import_module(module), class_name)(url, name, **options)
+    return engine

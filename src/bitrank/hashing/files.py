@@ -19,7 +19,7 @@ VERSION = 1
 
 
 def write(hasher: Hasher, path: str | os.PathLike[str]) -> None:
-    """Write a fitted hasher at exactly this path, whole or not at all."""
+    """Write a fitted hasher to exactly this path, whole or not at all."""
     params = {name: plain_param(name, value) for name, value in hasher.get_params(deep=False).items()}
     entries = {name: getattr(hasher, name) for name in hasher._learned}
     if hasattr(hasher, "feature_names_in_"):

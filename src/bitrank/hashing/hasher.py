@@ -1,7 +1,4 @@
-"""What every hasher shares: validation, `project`, `transform` to packed codes, and saving.
-
-It stands first in the path of data: vectors come in, packed codes go out to the rankers and the index.
-"""
+"""`Hasher`, the base of all hashers: validation, `project`, `transform` to packed codes, and `save`."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 class Hasher(TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn transformer from vectors to packed binary codes.
 
-    A method of hashing says in `_learn` what it learns and, where it is not linear, in `_project` how it is used.
+    A subclass learns its arrays in `_learn` and, where it is not linear, applies them in `_project`.
 
     Examples
     --------
@@ -38,7 +35,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
     array([[128]], dtype=uint8)
     """
 
-    # Name of each learned array and its shape: "d" stands for the number of features, "k" for the number of bits.
+    # Shape of each learned array: "d" is the number of features, "k" the number of bits.
     _learned: ClassVar[dict[str, str]] = {"mean_": "d", "components_": "dk"}
 
     n_bits: int
@@ -52,7 +49,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         """Learn the arrays of `_learned` from validated vectors."""
 
     def _project(self, rows: Floats) -> Floats:
-        """Real values of a block of rows, one column a bit."""
+        """Real values of a block of rows, one column per bit."""
         return (rows - self.mean_) @ self.components_
 
     def _check_params(self, n_features: int) -> int:
@@ -80,13 +77,13 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
             raise ValueError(
                 f"X must hold values that can be squared and summed, got up to {np.abs(checked).max():.3g}"
             )
-        # Only now is anything set: a fit that fails leaves the hasher as it was.
+        # Set attributes last: a failed fit leaves the hasher as it was.
         validate_data(self, X, skip_check_array=True)
         self._set(learned, n_bits)
         return self
 
     def project(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Real values before the sign.
+        """Compute the real values whose signs are the bits.
 
         Parameters
         ----------
@@ -109,7 +106,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         return values
 
     def transform(self, X: npt.ArrayLike) -> Codes:
-        """Packed codes: a bit is set where `project` is positive.
+        """Compute packed codes: a bit is set where `project` is positive.
 
         Parameters
         ----------
@@ -122,10 +119,10 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         return pack(self.project(X) > 0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted hasher to a file, for `load_hasher` to read.
+        """Write the fitted hasher to a file that `load_hasher` reads.
 
         The file is written at exactly this path, whole or not at all. A `random_state` that is not an int is
-        stored as None: it has done its work.
+        stored as None.
 
         Parameters
         ----------
@@ -133,7 +130,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         if self._check_params(self.n_features_in_) != self.n_bits_:
-            raise ValueError(f"n_bits must be as it was fitted, {self.n_bits_}, got {self.n_bits}: fit again")
+            raise ValueError(f"n_bits must be the fitted {self.n_bits_}, got {self.n_bits}: fit again")
         files.write(self, path)
 
     def _set(self, learned: dict[str, Floats], n_bits: int) -> None:
@@ -148,9 +145,9 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
 
 
 def blocks(X: npt.NDArray[Any], n_columns: int) -> Iterator[tuple[slice, Floats]]:
-    """Rows of X by blocks, in float64, so that no copy of the whole of X is made.
+    """Yield rows of X in blocks of float64, without a copy of all of X.
 
-    Always float64: a vector gets the same code whether it comes as float32, float64 or integers.
+    Always in float64, so that a vector gets the same code as float32, float64 or integers.
     """
     size = max(256, 2**20 // max(X.shape[1], n_columns))
     for start in range(0, len(X), size):

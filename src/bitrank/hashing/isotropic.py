@@ -1,7 +1,4 @@
-"""Isotropic hashing: the rotation of the principal components that gives every bit the same variance.
-
-A hasher, first in the path of data; by lift and projection.
-"""
+"""Isotropic hashing: the rotation of the principal components that gives every bit the same variance."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from sklearn.utils import check_random_state
 from bitrank.hashing.hasher import Floats, Hasher
 from bitrank.hashing.pca import fit_pca_of_bits, random_rotation
 
-# Variances count as equal when none is further than this from their mean, relatively.
+# Largest relative deviation from the mean of variances that count as equal.
 TOLERANCE = 1e-4
 MAX_ITER = 1000
 
@@ -25,7 +22,7 @@ class IsotropicHashing(Hasher):
     Parameters
     ----------
     n_bits : int, default 32
-        At most the number of features, and of training vectors.
+        At most the number of features and of training vectors.
     random_state : int, RandomState or None
         Seed of the first rotation.
 
@@ -61,14 +58,14 @@ class IsotropicHashing(Hasher):
 
 
 def lift_and_project(variances: Floats, rotation: Floats) -> Floats:
-    """Orthogonal Q for which the diagonal of Q diag(variances) Qᵀ is constant; `variances` descend."""
+    """Find an orthogonal Q that makes the diagonal of Q diag(variances) Qᵀ constant; `variances` descend."""
     mean = variances.mean()
     Z = (rotation * variances) @ rotation.T
     for _ in range(MAX_ITER):
         if np.abs(np.diag(Z) - mean).max() <= TOLERANCE * mean:
             break
         np.fill_diagonal(Z, mean)
-        # Eigenvalues ascend, so their vectors are turned round to meet the variances; in any other order this diverges.
+        # Reverse the eigenvectors, whose eigenvalues ascend, to match the variances: any other order diverges.
         rotation = np.linalg.eigh(Z)[1][:, ::-1]
         Z = (rotation * variances) @ rotation.T
     return rotation

@@ -1,7 +1,4 @@
-"""Iterative quantisation: the rotation of the principal components that brings them nearest to the corners of a cube.
-
-A hasher, first in the path of data, and the strongest of those here on images.
-"""
+"""Iterative quantisation: the rotation of the principal components nearest to the vertices of the hypercube."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ class ITQ(Hasher):
     Parameters
     ----------
     n_bits : int, default 32
-        At most the number of features, and of training vectors.
+        At most the number of features and of training vectors.
     n_iter : int, default 50
-        Rounds of signs and rotation in turn.
+        Alternations of signs and rotation.
     random_state : int, RandomState or None
         Seed of the first rotation.
 
@@ -59,7 +56,7 @@ class ITQ(Hasher):
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         pca = fit_pca_of_bits(X, n_bits)
         rotation = random_rotation(n_bits, check_random_state(self.random_state))
-        # Neither the signs nor the best rotation depend on the scale; at scale 1 the rounds can run in float32.
+        # Neither the signs nor the best rotation depend on the scale; at scale 1 float32 is enough.
         scale = np.sqrt(pca.variances[0]) or 1.0
         V = (pca.project(X) / scale).astype(np.float32)
         for _ in range(self.n_iter):
@@ -68,7 +65,7 @@ class ITQ(Hasher):
 
 
 def nearest_rotation(V: npt.NDArray[np.float32], rotation: Floats) -> Floats:
-    """One round: B = sign(VR) for the rotation R at hand, then the R for which |B - VR| is least."""
+    """Alternate once: B = sign(VR) for the current rotation R, then the R that minimises |B - VR|."""
     R = rotation.astype(np.float32)
     product = np.zeros(R.shape)
     for start in range(0, len(V), 4096):  # a block stays in the cache
@@ -76,6 +73,6 @@ def nearest_rotation(V: npt.NDArray[np.float32], rotation: Floats) -> Floats:
         signs = block @ R
         np.copysign(np.float32(1), signs, out=signs)
         product += signs.T @ block
-    # Orthogonal Procrustes. NumPy's SVD, not SciPy's: two BLAS libraries in turn fight over the cores.
+    # Orthogonal Procrustes. NumPy's SVD, not SciPy's: two BLAS libraries would compete for the cores.
     left, _, right = np.linalg.svd(product)
     return np.asarray((left @ right).T)

@@ -1,7 +1,4 @@
-"""Locality-sensitive hashing: random hyperplanes through the mean of the training data.
-
-A hasher, first in the path of data; it learns nothing but the mean and gives any number of bits.
-"""
+"""Locality-sensitive hashing: random hyperplanes through the mean of the training data, for any number of bits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Principal components and random rotations, on which three of the hashers are built.
-
-Below the hashers in the path of data; exact, and with fixed signs so that a fit can be repeated.
-"""
+"""Principal components, exact and with fixed signs, and random rotations."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from bitrank.hashing.hasher import Floats, blocks
 
 
 class PCA(NamedTuple):
-    """Mean (d,), orthonormal components (d, k) and variances (k,) along them, descending."""
+    """Mean (d,), orthonormal components (d, k), and the variances (k,) along them, descending."""
 
     mean: Floats
     components: Floats
@@ -30,7 +27,7 @@ class PCA(NamedTuple):
 
 
 def fit_pca(X: npt.NDArray[Any], n_components: int) -> PCA:
-    """First principal components, at most as many as there are rows or features."""
+    """Compute the first principal components, at most as many as rows or features."""
     n, d = X.shape
     mean = X.mean(axis=0, dtype=np.float64)
     if n < d:
@@ -44,14 +41,14 @@ def fit_pca(X: npt.NDArray[Any], n_components: int) -> PCA:
         covariance /= n
         variances, components = _finite(scipy.linalg.eigh, covariance, subset_by_index=[d - n_components, d - 1])
         variances, components = variances[::-1], components[:, ::-1]
-    # Eigenvectors are defined up to their sign: make the largest entry of each positive.
+    # The sign of an eigenvector is arbitrary: make its largest entry positive, so that fits are repeatable.
     largest = np.abs(components).argmax(axis=0)
     components = components * np.where(components[largest, np.arange(n_components)] < 0, -1.0, 1.0)
     return PCA(mean, components, np.maximum(variances, 0))
 
 
 def fit_pca_of_bits(X: npt.NDArray[Any], n_bits: int) -> PCA:
-    """One principal component a bit, or a ValueError where there are not as many."""
+    """Compute one principal component per bit, or raise a ValueError where there are too few."""
     n, d = X.shape
     if n_bits > d:
         raise ValueError(f"n_bits must be at most the number of features ({d}), got {n_bits}")
@@ -61,7 +58,7 @@ def fit_pca_of_bits(X: npt.NDArray[Any], n_bits: int) -> PCA:
 
 
 def random_rotation(n: int, random: np.random.RandomState) -> Floats:
-    """A random orthogonal matrix, uniform over all of them."""
+    """Draw a random orthogonal matrix, uniformly."""
     q, r = scipy.linalg.qr(random.standard_normal((n, n)))
     return np.asarray(q * np.sign(np.diag(r)))
 

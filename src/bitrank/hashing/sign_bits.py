@@ -1,7 +1,4 @@
-"""Sign bits of embeddings: a bit a dimension, set where the value exceeds its training mean.
-
-A hasher, first in the path of data, for vectors that come from a neural network and need no projection.
-"""
+"""Sign bits of embeddings: one bit per dimension, set where the value exceeds its training mean."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from bitrank.hashing.hasher import Floats, Hasher
 
 
 class SignBits(Hasher):
-    """Signs of centred embeddings; as many bits as dimensions.
+    """Signs of centred embeddings, one bit per dimension.
 
     Attributes
     ----------

@@ -1,7 +1,4 @@
-"""Spectral hashing: cosines along the principal components, the slowest first.
-
-A hasher, first in the path of data; it gives any number of bits.
-"""
+"""Spectral hashing: cosines along the principal components, the lowest frequencies first, for any number of bits."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from bitrank.hashing.pca import fit_pca
 class SpectralHashing(Hasher):
     """Spectral hashing.
 
-    Bit k is set where cos(ω_k (x·p_k − m_k)) is positive: p_k is a principal component, m_k its least value over
-    the training data, and ω_k a multiple of π over its range.
+    Bit k is set where cos(ω_k (x·p_k − m_k)) is positive: p_k is a principal component, m_k the least value along it
+    in the training data, and ω_k a multiple of π over its range.
 
     Parameters
     ----------
@@ -29,9 +26,9 @@ class SpectralHashing(Hasher):
     ----------
     mean_ : float array of shape (n_features,)
     components_ : float array of shape (n_features, n_bits)
-        The principal component of each bit.
+        Principal component of each bit.
     minima_ : float array of shape (n_bits,)
-        The least value along it.
+        Least training value along it.
     frequencies_ : float array of shape (n_bits,)
         ω, ascending.
     n_bits_ : int
@@ -60,9 +57,9 @@ class SpectralHashing(Hasher):
         pca = fit_pca(X, min(n_bits, *X.shape))
         values = pca.project(X)
         minima, ranges = values.min(axis=0), np.ptp(values, axis=0)
-        if ranges.max() <= 1e-14 * np.abs(pca.mean).max():  # rows equal up to rounding: any range will do
+        if ranges.max() <= 1e-14 * np.abs(pca.mean).max():  # all rows are equal up to rounding: any range works
             ranges[0] = 1.0
-        # The widest component alone has enough modes, so no component needs one beyond these.
+        # The widest component alone has enough modes; no component needs a faster one.
         n_modes = np.ceil((n_bits + 1) * ranges / ranges.max()).astype(int)
         component = np.repeat(np.arange(len(ranges)), n_modes)
         mode = np.concatenate([np.arange(1, count + 1) for count in n_modes])

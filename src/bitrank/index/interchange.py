@@ -1,4 +1,4 @@
-"""Codes from elsewhere into an `Index`, and back: .npy files, FAISS binary indexes, Parquet columns.
+"""Indexes from .npy files, FAISS binary indexes and Parquet columns, and back.
 
 FAISS and PyArrow are extras, imported when a function needs them.
 """
@@ -29,15 +29,15 @@ def from_file(
     column: str = "code",
     id_column: str | None = None,
 ) -> Index:
-    """Build an index of the packed codes in a file: .npy, .parquet or, with any other ending, a FAISS binary index.
+    """Build an index of the packed codes in a file: .npy, .parquet or, with any other suffix, a FAISS binary index.
 
     Parameters
     ----------
     path : path of the file
     n_bits : int, optional
-        By default eight per byte; a FAISS index holds its own.
+        Eight per byte by default; a FAISS index has its own.
     ids : int array of shape (n,), optional
-        Of codes in a .npy file; the other two hold their ids.
+        For codes in a .npy file only; the other two hold their ids.
     weights : float array of shape (n_bits,), optional
     column, id_column : str
         Parquet columns of the codes and, optionally, of their ids.
@@ -62,7 +62,7 @@ def from_file(
 def from_npy(
     path: Path, *, n_bits: int | None = None, ids: npt.ArrayLike | None = None, weights: npt.ArrayLike | None = None
 ) -> Index:
-    """An index of the packed codes in a .npy file.
+    """Build an index of the packed codes in a .npy file.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def to_npy(index: Index, path: Path) -> None:
 
 
 def from_faiss(source: Any, *, weights: npt.ArrayLike | None = None) -> Index:
-    """An index of the codes in a FAISS binary index, given itself or as a file.
+    """Build an index of the codes in a FAISS binary index, an object or a file.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ def from_faiss(source: Any, *, weights: npt.ArrayLike | None = None) -> Index:
     array([5, 6])
     """
     faiss = import_extra("faiss", "faiss")
-    found = faiss.read_index_binary(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else source
-    inner, ids = faiss.downcast_IndexBinary(found), None
+    outer = faiss.read_index_binary(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else source
+    inner, ids = faiss.downcast_IndexBinary(outer), None
     if isinstance(inner, (faiss.IndexBinaryIDMap, faiss.IndexBinaryIDMap2)):
         ids = faiss.vector_to_array(inner.id_map)
         inner = faiss.downcast_IndexBinary(inner.index)
@@ -120,7 +120,7 @@ def from_faiss(source: Any, *, weights: npt.ArrayLike | None = None) -> Index:
 
 
 def to_faiss(index: Index) -> Any:
-    """A FAISS `IndexBinaryIDMap` of an `IndexBinaryFlat`, with the same codes and ids.
+    """Build a FAISS `IndexBinaryIDMap` of an `IndexBinaryFlat` with the same codes and ids.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def from_parquet(
     n_bits: int | None = None,
     weights: npt.ArrayLike | None = None,
 ) -> Index:
-    """An index of a Parquet column of packed codes: binary values of one length, or lists of uint8.
+    """Build an index of a Parquet column of packed codes: binary values of one length, or lists of uint8.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def from_parquet(
         raise ValueError(f"the file must have the columns {columns}, got none named {sorted(missing)[0]!r}")
     table = parquet.read_table(path, columns=columns)
     if len(table) == 0 or any(table[name].null_count for name in columns):
-        raise ValueError(f"the columns {columns} must have values and no nulls")
+        raise ValueError(f"the columns {columns} must have values and no nulls, got none or nulls")
     codes = matrix_of(arrow.concat_arrays(table[column].chunks), column)
     if codes.dtype != np.uint8:
         raise ValueError(f"the column {column!r} must hold binary values or lists of uint8, got {table[column].type}")
@@ -169,7 +169,7 @@ def from_parquet(
 
 
 def to_parquet(index: Index, path: Path, column: str = "code", id_column: str = "id") -> None:
-    """Write codes, as binary values, and ids to a Parquet file, by ascending id.
+    """Write codes as binary values, with their ids, to a Parquet file, by ascending id.
 
     Examples
     --------

@@ -8,9 +8,9 @@ from bitrank.vocabulary import Ids
 
 
 class Lookup:
-    """Rows of a segment by id, made when first needed: two bytes a row, two and a half where ids have gaps.
+    """Row numbers by id, in two bytes per row, or two and a half where ids have gaps.
 
-    It tells in which run of rows an id lies, of at most 65536 runs; the ids of that run are then compared.
+    A table gives the run of rows that holds an id, out of at most 65536 runs; the ids of that run are then compared.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -41,9 +41,9 @@ class Lookup:
             buckets = self._buckets(ids)
             start, stop = self._starts[buckets].astype(np.int64), self._starts[buckets + 1].astype(np.int64)
         out = np.full(len(ids), -1, np.int64)
-        at_once = max(1, (1 << 20) // self._run)  # a few megabytes at a time
-        while len(left := np.flatnonzero((start < stop) & (out < 0))):
-            for part in np.split(left, range(at_once, len(left), at_once)):
+        step = max(1, (1 << 20) // self._run)  # a few megabytes at a time
+        while len(pending := np.flatnonzero((start < stop) & (out < 0))):
+            for part in np.split(pending, range(step, len(pending), step)):
                 rows = self._runs[start[part], None].astype(np.int64) * self._run + np.arange(self._run)
                 np.minimum(rows, n - 1, out=rows)
                 equal = self._ids[rows] == ids[part, None]
@@ -53,7 +53,7 @@ class Lookup:
         return out
 
     def _numbers_of_many(self, ids: Ids) -> Ids:
-        """The same by a table of all rows, which is not kept."""
+        """Row of each id, or -1, from a temporary table of all rows."""
         n = len(self._ids)
         if self._dense:
             inside = (ids >= 0) & (ids < n)
@@ -61,11 +61,11 @@ class Lookup:
             table[self._ids] = np.arange(n, dtype=np.uint32)
             return np.where(inside, table[np.where(inside, ids, 0)].astype(np.int64), -1)
         table = np.argsort(self._ids).astype(np.uint32)
-        at = np.searchsorted(self._ids, ids, sorter=table)
-        numbers = table[np.minimum(at, n - 1)].astype(np.int64)
+        places = np.searchsorted(self._ids, ids, sorter=table)
+        numbers = table[np.minimum(places, n - 1)].astype(np.int64)
         return np.where(self._ids[numbers] == ids, numbers, -1)
 
     def _buckets(self, ids: Ids) -> Ids:
-        """About eight ids a bucket, by the upper half of their product with the golden ratio."""
+        """Bucket of each id, about eight ids per bucket: the upper half of the product with the golden ratio."""
         mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
         return (mixed * np.uint64(self._n_buckets) >> np.uint64(32)).astype(np.int64)

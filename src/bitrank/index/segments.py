@@ -1,7 +1,4 @@
-"""Codes as the kernel scans them: segments of sorted, byte-sliced rows, and the order of bits they share.
-
-`index` keeps a tuple of these and swaps it whole, so that a search sees one state; `storage` writes their arrays.
-"""
+"""Segments: sorted, byte-sliced codes as the kernel scans them, and the order of bits they share."""
 
 from __future__ import annotations
 
@@ -18,23 +15,23 @@ LANES = 64
 
 
 class Segment(NamedTuple):
-    """Rows built together, as arrays of the kernel. Nothing in them is changed after the build."""
+    """Rows built together, as arrays of the kernel, which never change."""
 
-    blocks: npt.NDArray[np.uint8]  # (n_blocks, n_bytes, 64): 64 rows a block, one cache line a byte
-    bounds: npt.NDArray[np.uint8]  # (n_supers, n_bytes, 2, 64): what the rows of each block share
-    supers: npt.NDArray[np.uint8]  # (n_supers, n_bytes, 2): what the rows of each super-block share
+    blocks: npt.NDArray[np.uint8]  # (n_blocks, n_bytes, 64): 64 rows per block, one cache line per byte
+    bounds: npt.NDArray[np.uint8]  # (n_supers, n_bytes, 2, 64): bits that all rows of a block share
+    supers: npt.NDArray[np.uint8]  # (n_supers, n_bytes, 2): bits that all rows of a super-block share
     ids: Ids
-    least_ids: Ids  # of each block
-    wanted: npt.NDArray[np.uint64] | None  # one bit a row that is not removed; None when all are there
+    least_ids: Ids  # one per block
+    wanted: npt.NDArray[np.uint64] | None  # one bit per row, unset for removed rows; None if none is removed
 
 
 def bit_order(n_bits: int, weights: Weights | None) -> Order:
-    """Bits in the order in which rows are sorted: the heaviest first."""
+    """Bits in the order by which rows are sorted: the heaviest first."""
     return np.argsort(-np.ones(n_bits) if weights is None else -weights, kind="stable").astype(np.uint16)
 
 
 def order_quality(order: Order, weights: Weights, n_rows: int) -> float:
-    """Weight in the bits that the sort settles, as a share of what the best order would settle, 0 to 1."""
+    """Weight in the bits that the sort settles, as a share of the weight that the best order would settle."""
     n_settled = max(1, min(len(order), int(np.ceil(np.log2(max(2, n_rows / LANES))))))
     best = float(np.sort(weights.astype(np.float64))[-n_settled:].sum())
     return float(weights[order[:n_settled]].astype(np.float64).sum()) / best if best else 1.0
@@ -44,7 +41,7 @@ def build(codes: Codes, ids: Ids, order: Order, threads: int) -> Segment:
     """Sort codes by the bits of `order` and lay them out for the kernel."""
     n, width = codes.shape
     if n >= 1 << 32:
-        raise ValueError(f"an index holds fewer than 2**32 rows, got {n}")
+        raise ValueError(f"an index must have fewer than 2**32 rows, got {n}")
     n_blocks = -(-n // LANES)
     n_supers = -(-n_blocks // LANES)
     rows = np.empty(n, np.uint32)
@@ -58,17 +55,17 @@ def build(codes: Codes, ids: Ids, order: Order, threads: int) -> Segment:
 
 
 def restore(segment: Segment, order: Order, threads: int) -> tuple[Codes, Ids]:
-    """The caller's codes and ids of the rows that are not removed."""
+    """Codes, as they were added, and ids of the rows that are not removed."""
     codes = np.empty((len(segment.ids), n_bytes(len(order))), np.uint8)
     _kernel.restore(segment.blocks, order, codes, threads)
     if segment.wanted is None:
         return codes, segment.ids
-    there = flags(segment)
-    return codes[there], segment.ids[there]
+    kept = flags(segment)
+    return codes[kept], segment.ids[kept]
 
 
 def pick(segment: Segment, order: Order, numbers: Ids) -> Codes:
-    """The caller's codes of a few rows, by their numbers in the segment."""
+    """Codes, as they were added, of a few rows by their numbers in the segment."""
     codes = np.empty((len(numbers), n_bytes(len(order))), np.uint8)
     if len(numbers):
         rows = np.zeros((-(-len(numbers) // LANES) * LANES, codes.shape[1]), np.uint8)
@@ -79,20 +76,20 @@ def pick(segment: Segment, order: Order, numbers: Ids) -> Codes:
 
 
 def flags(segment: Segment) -> npt.NDArray[np.bool_]:
-    """Whether each row is there."""
+    """Per row, whether it is not removed."""
     words = np.full(len(segment.blocks), ~np.uint64(0)) if segment.wanted is None else segment.wanted
     bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little", count=len(segment.ids))
     return bits.view(np.bool_)
 
 
-def words(segment: Segment, there: npt.NDArray[np.bool_] | Ids) -> npt.NDArray[np.uint64]:
-    """One bit a row, as the kernel takes them, of flags or of row numbers."""
-    if there.dtype == np.bool_:
+def words(segment: Segment, rows: npt.NDArray[np.bool_] | Ids) -> npt.NDArray[np.uint64]:
+    """Flags or row numbers as the kernel takes them: one bit per row."""
+    if rows.dtype == np.bool_:
         padded = np.zeros(len(segment.blocks) * LANES, bool)
-        padded[: len(there)] = there
+        padded[: len(rows)] = rows
         return np.packbits(padded, bitorder="little").view("<u8").astype(np.uint64)
     out = np.zeros(len(segment.blocks), np.uint64)
-    np.bitwise_or.at(out, there // LANES, np.uint64(1) << (there % LANES).astype(np.uint64))
+    np.bitwise_or.at(out, rows // LANES, np.uint64(1) << (rows % LANES).astype(np.uint64))
     return out
 
 
@@ -102,7 +99,7 @@ def count(segment: Segment) -> int:
 
 
 def _aligned(shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
-    """An empty array that begins at a cache line."""
+    """An empty array that starts at a cache line."""
     size = int(np.prod(shape))
     buffer = np.empty(size + LANES, np.uint8)
     start = -buffer.ctypes.data % LANES

@@ -29,19 +29,18 @@ class Snapshot:
 
     def ids(self) -> Ids:
         """All ids, ascending."""
-        parts = [s.ids if s.wanted is None else s.ids[flags(s)] for s in self.segments]
+        parts = self._ids_of_segments()
         return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
     @property
     def largest(self) -> int:
         """The largest id, or -1."""
         if self._largest is None:
-            there = [s.ids if s.wanted is None else s.ids[flags(s)] for s in self.segments]
-            self._largest = max((int(ids.max(initial=-1)) for ids in there), default=-1)
+            self._largest = max((int(ids.max(initial=-1)) for ids in self._ids_of_segments()), default=-1)
         return self._largest
 
     def export(self) -> tuple[Codes, Ids]:
-        """All codes as they came, and their ids, in the order of memory."""
+        """All codes as they were added, and their ids, in the order of memory."""
         parts = [restore(segment, self.order, n_threads()) for segment in self.segments]
         if len(parts) == 1:
             return parts[0]
@@ -50,7 +49,7 @@ class Snapshot:
         return np.concatenate(codes), np.concatenate(ids)
 
     def new_ids(self, n: int, ids: npt.ArrayLike | None) -> Ids:
-        """Ids for n more rows: those given, if none is taken, or those after the largest."""
+        """Ids of n more rows: `ids`, if none of them is taken, or the numbers after the largest id."""
         if ids is None:
             return np.arange(self.largest + 1, self.largest + 1 + n)
         array = check_ids(ids, n)
@@ -61,10 +60,10 @@ class Snapshot:
         return array
 
     def add(self, codes: Codes, ids: Ids, weights: Weights | None) -> Snapshot:
-        """With more rows. Segments up to twice as long as the new one are merged into it.
+        """A snapshot with more rows. Segments up to twice as long as the new one are merged into it.
 
-        So a row is moved about log2(n) times in its life, and a search meets about as many segments. When all merge
-        into one, it is sorted for the weights.
+        Each row is therefore moved about log2(n) times, and a search visits about as many segments. When all segments
+        merge into one, it is sorted for the weights.
         """
         largest = max(self.largest, int(ids.max(initial=-1)))
         segments = [segment for segment in self.segments if count(segment)]
@@ -83,16 +82,16 @@ class Snapshot:
         return out
 
     def remove(self, ids: Ids) -> Snapshot:
-        """Without these ids, all of which must be there."""
+        """A snapshot without these ids, all of which must exist."""
         segments = list(self.segments)
-        for i, mine in enumerate(self._split(self.numbers(ids))):
-            if len(mine):
-                there = words(segments[i], flags(segments[i])) & ~words(segments[i], mine)
-                segments[i] = segments[i]._replace(wanted=there)
+        for i, removed in enumerate(self._split(self.numbers(ids))):
+            if len(removed):
+                kept = words(segments[i], flags(segments[i])) & ~words(segments[i], removed)
+                segments[i] = segments[i]._replace(wanted=kept)
         return self._with(self.order, segments)
 
     def numbers(self, ids: Ids) -> Ids:
-        """Row numbers, counted through all segments, of ids that must be there."""
+        """Row numbers, counted over all segments, of ids that must exist."""
         out = np.full(len(ids), -1, np.int64)
         start = 0
         for segment in self.segments:
@@ -110,17 +109,17 @@ class Snapshot:
         return out
 
     def codes(self, ids: Ids) -> Codes:
-        """The caller's codes of ids that must be there."""
+        """Codes of ids that must exist."""
         out = np.empty((len(ids), n_bytes(self.n_bits)), np.uint8)
         start, numbers = 0, self.numbers(ids)
         for segment in self.segments:
-            mine = (numbers >= start) & (numbers < start + len(segment.ids))
-            out[mine] = pick(segment, self.order, numbers[mine] - start)
+            inside = (numbers >= start) & (numbers < start + len(segment.ids))
+            out[inside] = pick(segment, self.order, numbers[inside] - start)
             start += len(segment.ids)
         return out
 
     def filtered(self, wanted: npt.ArrayLike) -> tuple[Segment, ...]:
-        """Segments with only these rows: a mask in the order of `ids`, or a list of ids."""
+        """Segments with only the wanted rows: a mask in the order of `ids`, or a list of ids."""
         array = np.asarray(wanted)
         if array.dtype == np.bool_:
             n = len(self)
@@ -132,7 +131,7 @@ class Snapshot:
         elif array.ndim == 1:
             array = np.unique(array)
         parts = self._split(self.numbers(check_ids(array)))
-        return tuple(s._replace(wanted=words(s, mine)) for s, mine in zip(self.segments, parts, strict=True))
+        return tuple(s._replace(wanted=words(s, rows)) for s, rows in zip(self.segments, parts, strict=True))
 
     def search(
         self,
@@ -143,19 +142,22 @@ class Snapshot:
         wanted: npt.ArrayLike | None,
         threads: int | None,
     ) -> tuple[Ids, npt.NDArray[np.float32], Ids]:
-        """Ids, distances and row numbers of the k nearest within the radius; k = 0 takes all."""
+        """Ids, distances and row numbers of the k nearest rows within the radius, or of all of them if k is 0."""
         segments = self.segments if wanted is None else self.filtered(wanted)
         found = _kernel.search(queries, weights, self.order, segments, k, radius, n_threads(threads))
         return found[0].view(np.int64), found[1], found[2].view(np.int64)
 
     def score(self, queries: Codes, weights: Weights, numbers: Ids, threads: int | None) -> npt.NDArray[np.float32]:
-        """Distances of each query to its own rows; -1 is at infinity."""
+        """Distances of each query to its row of `numbers`; those to row -1 are infinite."""
         out = np.empty(numbers.shape, np.float32)
         _kernel.score(queries, weights, self.order, self.segments, numbers, out, n_threads(threads))
         return out
 
+    def _ids_of_segments(self) -> list[Ids]:
+        return [s.ids if s.wanted is None else s.ids[flags(s)] for s in self.segments]
+
     def _split(self, numbers: Ids) -> list[Ids]:
-        """Row numbers counted through all segments, as those of each segment."""
+        """Row numbers counted over all segments, as row numbers of each segment."""
         starts = np.cumsum([0, *(len(segment.ids) for segment in self.segments)])
         pairs = itertools.pairwise(starts)
         return [numbers[(numbers >= start) & (numbers < stop)] - start for start, stop in pairs]
