@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-all browser test-lowest test-milvus test-neon check sanitize bench bench-learning bench-clicks \
+.PHONY: demo test test-all test-core browser test-lowest test-milvus test-neon check sanitize bench bench-learning bench-clicks \
   bench-service bench-engines bench-milvus reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
@@ -16,6 +16,12 @@ test: $(VENV)/test.installed browser
 # With the tests marked slow, and more examples per property.
 test-all: $(VENV)/test.installed browser
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "" --hypothesis-profile all
+
+# The tests of the core, where no extra is installed; the others are skipped.
+test-core:
+	test -d $(VENV)-core || $(PYTHON) -m venv $(VENV)-core
+	$(VENV)-core/bin/python -m pip install --quiet --disable-pip-version-check --editable . pytest pytest-xdist hypothesis
+	$(VENV)-core/bin/python -m pytest -n auto --dist loadfile
 
 # The page's tests drive Chromium: installed where it is missing and may be (root on Debian), else they are left out.
 browser:
@@ -98,7 +104,7 @@ reproduce-quick: $(INSTALLED)
 	$(BIN)/python -m experiments.report --plan quick --results $(QUICK) --output $(QUICK)
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest $(VENV)-milvus build dist
+	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(VENV)-milvus build dist
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

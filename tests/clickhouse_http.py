@@ -1,10 +1,12 @@
 """ClickHouse behind its HTTP port, for tests: chDB, which is ClickHouse as a library, answers clickhouse-connect.
 
-No package index has the server itself. Run as a program it serves a folder until it is killed, and prints its port.
+No package index has the server itself. Run as a program it prints its port, and serves a folder until it is killed or
+its standard input ends, as it does when the tests are killed.
 """
 
 import contextlib
 import http.server
+import importlib.util
 import os
 import subprocess
 import sys
@@ -24,8 +26,10 @@ class ClickHouse:
         self.process = None
 
     def start(self):
+        if importlib.util.find_spec("chdb") is None:
+            pytest.skip("needs chdb")
         command = [sys.executable, __file__, self.address, str(self.port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"the server ended with {self.process.wait()}")
@@ -40,6 +44,7 @@ class ClickHouse:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+            self.process.stdin.close()
             self.process.stdout.close()
             self.process = None
 
@@ -126,8 +131,10 @@ def serve(address, port):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     print(server.server_address[1], flush=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
-        server.serve_forever()
+        sys.stdin.read()
+    os._exit(0)
 
 
 if __name__ == "__main__":

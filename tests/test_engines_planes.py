@@ -1,6 +1,5 @@
 """Weights as planes of bits: quantised, as masks, and as SQL that DuckDB runs."""
 
-import duckdb
 import numpy as np
 import pytest
 from hypothesis import given
@@ -53,6 +52,8 @@ def test_eight_bits_keep_the_ranking():
 
 @given(weights=whole, seed=st.integers(0, 99))
 def test_sql_of_duckdb_is_the_weighted_distance(weights, seed):
+    import duckdb
+
     bits = np.random.default_rng(seed).integers(0, 2, (20, len(weights)))
     codes = pack(bits)
     with duckdb.connect() as base:

@@ -6,7 +6,6 @@ import textwrap
 
 import numpy as np
 import pytest
-import quadprog
 import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +48,8 @@ def direct_objective(weights, order, tie, c_order, c_tie, prior):
 
 def quadprog_optimum(order, tie, c_order, c_tie, prior):
     """Minimum of (3) over weights and slacks: ½ xᵀGx − aᵀx, with slack ≥ 1 − D w, slack ≥ 0 and w ≥ 0."""
+    import quadprog
+
     k, m = len(prior), len(order) if c_order > 0 else 0
     G = np.zeros((k + m, k + m))
     G[:k, :k] = np.eye(k) + 2 * c_tie * tie.T @ tie

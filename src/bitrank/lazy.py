@@ -31,4 +31,5 @@ def import_extra(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"this needs {error.name or module}: pip install 'bitrank[{extra}]'") from None
+        name = error.name or module
+        raise ModuleNotFoundError(f"this needs {name}: pip install 'bitrank[{extra}]'", name=name) from None

@@ -59,12 +59,13 @@ class ClickHouseEngine(Engine):
     """
 
     def __init__(self, url: str, name: str = "codes", *, id_column: str = "id", code_column: str = "code") -> None:
-        driver = import_extra("clickhouse_connect", "clickhouse")
-        # Only a client without a session may be used from several threads.
-        options = {"autogenerate_session_id": False}
         if url.startswith("chdb:"):
             import_extra("chdb", "chdb")
             options = {}
+        else:
+            # Only a client without a session may be used from several threads.
+            options = {"autogenerate_session_id": False}
+        driver = import_extra("clickhouse_connect", "clickhouse")
         self._errors = import_extra("clickhouse_connect.driver.exceptions", "clickhouse")
         self._name = name
         self._table = _quote(name)
