@@ -50,7 +50,7 @@ NAME = "bitrank_benchmark"
 PATCHES = 81  # per image
 STEPS = ["add", "before", "exact", "optimize", "after"]
 # The name of a record.
-NAMES = ("engine", "n", "n_bits", "weights", "what", "way", "stage", "candidates", "wanted")
+NAMES = ("engine", "n", "n_bits", "weights", "what", "step", "stage", "candidates", "wanted")
 
 # Parts by name: address, options, and the first stage before and after `optimize`.
 PARTS: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
@@ -143,7 +143,7 @@ def suggestions(problem: Problem, facts: dict) -> Iterator[dict]:
 def learned_weights(codes: np.ndarray, n_bits: int) -> np.ndarray:
     """Learn weights by RankingSVM from the patches of 250 images; patches of one image are similar. Learned once.
 
-    The gain is not significant, so the gate would keep even weights, for which two stages are trivial. Use the best
+    The gain is not significant, so the gate would keep even weights, for which re-ranking is trivial. Use the best
     candidate of the gate instead, by the same measure: MAP, provided that P@10 is not lower.
     """
     file = data_folder() / f"bench-weights-{n_bits}-{len(codes)}.npy"
@@ -212,18 +212,18 @@ def measure(part: str, url: str, problem: Problem, steps: list[str]) -> Iterator
     whole = quantize_weights(problem.weights)
     facts = {"engine": part, "n": n, "n_bits": n_bits, "k": K}
 
-    def two_stages(stage: str) -> Iterator[dict]:
+    def rerank(stage: str) -> Iterator[dict]:
         for candidates in ENGINE_CANDIDATES:
             ms, ids = timed(
                 lambda query: engine.search(query, K, problem.weights, method="rerank", candidates=candidates),  # noqa: B023
                 problem.queries,
             )
             figures = {"ms": ms, "recall": problem.recall(ids)}
-            yield facts | {"way": "two stages", "stage": stage, "candidates": candidates} | figures
+            yield facts | {"step": "rerank", "stage": stage, "candidates": candidates} | figures
 
     def built(step: str, begin: float) -> dict:
         seconds = time.perf_counter() - begin
-        return facts | {"way": step, "seconds": seconds, "bytes_a_code": per_code(engine, scheme, n)}
+        return facts | {"step": step, "seconds": seconds, "bytes_per_code": per_code(engine, scheme, n)}
 
     if scheme == "faiss":  # its threads wait for each other if the machine has other load
         importlib.import_module("faiss").omp_set_num_threads(1)
@@ -236,12 +236,12 @@ def measure(part: str, url: str, problem: Problem, steps: list[str]) -> Iterator
             engine.add(problem.codes, np.arange(n))
             yield built("add", begin)
         if "before" in steps and before is not None:
-            yield from two_stages(before)
+            yield from rerank(before)
         if "exact" in steps:
             try:
                 ms, ids = timed(lambda query: engine.search(query, K, whole), problem.queries)
                 same = bool((ids == problem.index.search(problem.queries, K, whole).ids).all())
-                yield facts | {"way": "exact", "ms": ms, "recall": problem.recall(ids), "same_as_index": same}
+                yield facts | {"step": "exact", "ms": ms, "recall": problem.recall(ids), "same_as_index": same}
             except ValueError as error:
                 print(f"{part}: {error}")
         if scheme == "usearch":
@@ -251,7 +251,7 @@ def measure(part: str, url: str, problem: Problem, steps: list[str]) -> Iterator
             engine.optimize()
             yield built("optimize", begin)
         if "after" in steps:
-            yield from two_stages(after)
+            yield from rerank(after)
 
 
 def per_code(engine: Engine, scheme: str, n: int) -> float | None:

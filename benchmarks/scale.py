@@ -35,16 +35,16 @@ def number(value: float) -> str:
 def engines(results: dict) -> str:
     rows = []
     for record in results["engines"]:
-        if record["way"] in ("exact", "two stages"):
-            two = record["way"] == "two stages"
-            way = f"two stages, {record['stage']}" if two else "exact"
-            n = number(record["candidates"]) if two else "all"
-            rows.append([record["engine"], way, n, number(record["ms"]), f"{record['recall']:.3f}"])
-    return table(["engine", "way", "N", "ms", "recall"], rows)
+        if record["step"] in ("exact", "rerank"):
+            reranks = record["step"] == "rerank"
+            method = f"rerank, {record['stage']}" if reranks else "exact"
+            n = number(record["candidates"]) if reranks else "all"
+            rows.append([record["engine"], method, n, number(record["ms"]), f"{record['recall']:.3f}"])
+    return table(["engine", "method", "N", "ms", "recall"], rows)
 
 
 def identical(results: dict) -> str:
-    exact = [record for record in results["engines"] if record["way"] == "exact"]
+    exact = [record for record in results["engines"] if record["step"] == "exact"]
     names = ", ".join(record["engine"] for record in exact if record["same_as_index"])
     others = ", ".join(record["engine"] for record in exact if not record["same_as_index"])
     return f"Same ids in the same order as `Index` with these weights: {names}.\n" + (
@@ -102,21 +102,21 @@ def index(results: dict) -> str:
 def stored(results: dict) -> str:
     rows = []
     for record in results["engines"]:
-        if record["way"] == "add" or (record["way"] == "optimize" and record["seconds"] > 0.01):
-            size = "not known" if record["bytes_a_code"] is None else number(record["bytes_a_code"])
-            what = "added" if record["way"] == "add" else "after `optimize`"
+        if record["step"] == "add" or (record["step"] == "optimize" and record["seconds"] > 0.01):
+            size = "not known" if record["bytes_per_code"] is None else number(record["bytes_per_code"])
+            what = "added" if record["step"] == "add" else "after `optimize`"
             rows.append([record["engine"], what, size, number(record["seconds"])])
-    return table(["engine", "", "bytes a code", "seconds"], rows)
+    return table(["engine", "", "bytes per code", "seconds"], rows)
 
 
 def sizing(results: dict) -> str:
     """Size the shards for a billion codes, by the time and the memory of one shard."""
     rows = []
     for record in results["engines"]:
-        if record["way"] not in ("exact", "two stages") or record.get("candidates", 1000) != 1000:
+        if record["step"] not in ("exact", "rerank") or record.get("candidates", 1000) != 1000:
             continue
         built = [r for r in results["engines"] if r["engine"] == record["engine"] and "seconds" in r]
-        sizes = {r["way"]: r["bytes_a_code"] for r in built}
+        sizes = {r["step"]: r["bytes_per_code"] for r in built}
         graph = record.get("stage") in ("HNSW", "graph")
         size = sizes["add" if record["engine"] == "postgresql" and not graph else "optimize"]
         if size is None:
@@ -129,11 +129,11 @@ def sizing(results: dict) -> str:
         shards = math.ceil(BILLION / min(by_memory, by_time))
         held = BILLION / shards
         growth = math.log(held) / math.log(record["n"]) if graph else held / record["n"] / cores
-        way = f"two stages, {record['stage']}" if "stage" in record else "exact"
+        method = f"rerank, {record['stage']}" if "stage" in record else "exact"
         limit = "memory" if by_memory < by_time else "time"
         figures = held / 1e6, held * size / GIB, BILLION * size / GIB, record["ms"] * growth
-        rows.append([record["engine"], way, number(shards), limit, *map(number, figures)])
-    head = ["engine", "way", "shards", "set by", "M codes a shard", "GiB a shard", "GiB in all", "expected ms"]
+        rows.append([record["engine"], method, number(shards), limit, *map(number, figures)])
+    head = ["engine", "method", "shards", "set by", "M codes per shard", "GiB per shard", "GiB in all", "expected ms"]
     return table(head, rows)
 
 

@@ -48,4 +48,4 @@ def test_what_was_measured_keeps_the_promises(results):
     ]
     assert recalls
     assert min(recalls) >= 0.95
-    assert all(record["same_as_index"] for record in results["engines"] if record["way"] == "exact")
+    assert all(record["same_as_index"] for record in results["engines"] if record["step"] == "exact")
