@@ -228,20 +228,34 @@ def test_spread_needs_reals(name):
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
+ANSWER = """
+import sys, numpy as np
+from bitrank import load_ranker
+folder, names = sys.argv[1], sys.argv[2:]
+with np.load(f"{folder}/queries.npz") as queries:
+    codes, values = queries["codes"], queries["values"]
+for name in names:
+    ranker = load_ranker(f"{folder}/{name}.ranker")
+    plain, real = ranker.queries_for(codes), ranker.queries_for(values)
+    np.savez(f"{folder}/{name}.npz", a=plain.codes, b=plain.weights, c=real.codes, d=real.weights)
+"""
+
+
+@pytest.fixture(scope="module")
+def answers_of_another_process(fitted, tmp_path_factory):
+    """A folder with the answers of every ranker, saved here and loaded in one other process."""
+    folder = tmp_path_factory.mktemp("rankers")
+    np.savez(folder / "queries.npz", codes=CODES, values=VALUES)
+    for name, ranker in fitted.items():
+        ranker.save(folder / f"{name}.ranker")
+    subprocess.run([sys.executable, "-c", ANSWER, str(folder), *fitted], check=True, timeout=120)
+    return folder
+
+
 @every_ranker
-def test_saved_rankers_answer_the_same_in_another_process(name, fitted, tmp_path):
-    path = tmp_path / "one.ranker"
-    fitted[name].save(path)
-    np.savez(tmp_path / "asked.npz", codes=CODES, values=VALUES)
-    program = (
-        "import sys, numpy as np; from bitrank import load_ranker; ranker = load_ranker(sys.argv[1]);"
-        "asked = np.load(sys.argv[2]); plain, real = (ranker.queries_for(asked[k]) for k in ('codes', 'values'));"
-        "np.savez(sys.argv[3], a=plain.codes, b=plain.weights, c=real.codes, d=real.weights)"
-    )
-    files = [str(tmp_path / file) for file in ("one.ranker", "asked.npz", "answers.npz")]
-    subprocess.run([sys.executable, "-c", program, *files], check=True, timeout=120)
+def test_saved_rankers_answer_the_same_in_another_process(name, fitted, answers_of_another_process):
     plain, real = fitted[name].queries_for(CODES), fitted[name].queries_for(VALUES)
-    with np.load(files[2]) as answers:
+    with np.load(answers_of_another_process / f"{name}.npz") as answers:
         for key, want in zip("abcd", (plain.codes, plain.weights, real.codes, real.weights), strict=True):
             np.testing.assert_array_equal(answers[key], want)
 

@@ -76,11 +76,12 @@ def test_new_digits_do_not_rank_worse(itq_digits):
     assert mean_ap(ranker.weights_) > mean_ap(None) - 0.002
 
 
+@pytest.mark.parametrize("n_seeds", [2, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("reals", [False, True])
-def test_random_labels_keep_uniform_weights(reals, itq_digits):
+def test_random_labels_keep_uniform_weights(reals, n_seeds, itq_digits):
     queries = itq_digits.values[:600] if reals else None
     n_kept = 0
-    for seed in range(8):
+    for seed in range(n_seeds):
         y = np.random.default_rng(seed).integers(10, size=600)
         ranker = fast(n_quadruplets=1000, random_state=seed).fit(itq_digits.codes[:600], y, queries=queries)
         assert len(ranker.report_) > 10
@@ -90,7 +91,7 @@ def test_random_labels_keep_uniform_weights(reals, itq_digits):
             assert (ranker.params_, ranker.blend_) == ({}, 0.0)
             assert ranker.solution_ is None
             assert np.log2(ranker.weights_[0]) % 1 == 0  # a power of two, so that ties stay ties
-    assert n_kept >= 7  # the gate is a test of significance, and of one hundred candidates: once in a while it is wrong
+    assert n_kept >= n_seeds - 1  # the gate is a test of significance over a hundred candidates
 
 
 # What is reported -----------------------------------------------------------------------------------------------------
