@@ -118,7 +118,7 @@ class PostgresServer:
 
 @pytest.fixture(scope="session")
 def postgres():
-    """A server that all tests share: none stops it."""
+    """A server that all tests share: a test that stops it starts it again."""
     server = PostgresServer(16)
     try:
         yield server.start()

@@ -37,6 +37,11 @@ def serving(source, folder=None, *, url=None, **settings):
         bound.close()
 
 
+def one_off_client(**options):
+    """Make a client that opens a connection per request: none is left over from a service that was killed."""
+    return httpx.Client(limits=httpx.Limits(max_keepalive_connections=0), **options)
+
+
 def in_threads(*calls):
     """Run functions at once, each on a thread of its own, and wait for all of them."""
     threads = [threading.Thread(target=call) for call in calls]
@@ -80,11 +85,12 @@ class Command:
     def wait_until_healthy(self, seconds=60):
         """Wait until the service answers."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            with contextlib.suppress(httpx.HTTPError):
-                if httpx.get(f"{self.address}/healthz", timeout=5).status_code == 200:
-                    return
-            time.sleep(0.02)
+        with one_off_client(timeout=5) as client:
+            while time.monotonic() < end:
+                with contextlib.suppress(httpx.HTTPError):
+                    if client.get(f"{self.address}/healthz").status_code == 200:
+                        return
+                time.sleep(0.02)
         raise TimeoutError(f"{self.address} does not answer")
 
     def __enter__(self):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from bitrank import ITQ
 from bitrank.codes import distances, hamming, pack, signs, weighted_hamming
 from bitrank.datasets import digits
-from bitrank.feedback import ClickGraph, ClickLearner, Page, estimate_propensities, explore, replay
+from bitrank.feedback import ClickGraph, ClickLearner, Page, click_gate, estimate_propensities, explore, replay
+from bitrank.feedback import learner as learner_module
 from bitrank.feedback.click_gate import MIN_PAGES, decide, evidence_from
 from bitrank.feedback.exploration import draw_far
 from bitrank.feedback.simulation import SimulatedUsers
@@ -366,12 +367,14 @@ def test_the_same_pages_and_seed_give_the_same_candidate(itq_digits):
     assert json.dumps(first.tolist())
 
 
-def test_honest_pages_pass_the_gate_and_random_clicks_do_not(itq_digits):
-    """The small case of the above: most of each page explores, so that 200 pages are enough."""
+def test_honest_pages_pass_the_gate_and_random_clicks_do_not(itq_digits, monkeypatch):
+    """The small case of the above: half of the pages are held out, ten are enough to decide, most results explore."""
+    monkeypatch.setattr(learner_module, "_HOLD_OUT", 2)
+    monkeypatch.setattr(click_gate, "MIN_PAGES", 10)
     for at_random in (0.0, 1.0):
         users = digits_users(itq_digits, n_explored=14, noise=0.0, at_random=at_random)
         learner, active = ClickLearner(itq_digits.codes, random_state=0), None
-        for _ in range(200):
+        for _ in range(80):
             learner.learn(users.page(active))
             if learner.due and learner.decide(active).activate:
                 active = learner.weights

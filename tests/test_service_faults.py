@@ -76,7 +76,7 @@ def logged(folder):
     return keys, items, count, numbers, sound
 
 
-@pytest.mark.parametrize("n_kills", [2, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_kills", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_kills):
     rng = np.random.default_rng(0)
     stopping = threading.Event()
