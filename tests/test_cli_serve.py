@@ -2,14 +2,11 @@
 
 import sys
 
+import httpx
 import pytest
+from serving import Command
 
 from bitrank.cli import main
-
-httpx = pytest.importorskip("httpx")
-pytest.importorskip("fastapi", reason="the service is an extra")
-
-from serving import Command  # noqa: E402
 
 TOKEN = "0123456789abcdef0123"
 
