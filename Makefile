@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-all test-core browser test-lowest test-milvus test-neon check sanitize bench bench-learning bench-clicks \
-  bench-service bench-engines bench-milvus reproduce reproduce-quick clean
+.PHONY: demo test test-all test-core browser test-lowest test-milvus test-neon check coverage sanitize bench bench-learning \
+  bench-clicks bench-service bench-engines bench-milvus reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -47,6 +47,16 @@ check: $(VENV)/check.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Line coverage by all tests, of the Python package and of the kernel, built with counters in a virtualenv of its own.
+coverage: browser
+	test -d $(VENV)-coverage || $(PYTHON) -m venv $(VENV)-coverage
+	$(VENV)-coverage/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test,coverage]" \
+	  -C build-dir=build/coverage -C cmake.define.BITRANK_TESTS=ON -C cmake.define.CMAKE_CXX_FLAGS=--coverage
+	find build/coverage -name '*.gcda' -delete
+	build/coverage/test_kernel
+	-$(VENV)-coverage/bin/python -m pytest -n auto --dist loadfile -m "" --hypothesis-profile all --cov --cov-report=term
+	$(VENV)-coverage/bin/gcovr --filter src/kernel/ --gcov-ignore-parse-errors=negative_hits.warn build/coverage/CMakeFiles/*kernel.dir
 
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/run.py
@@ -104,7 +114,7 @@ reproduce-quick: $(INSTALLED)
 	$(BIN)/python -m experiments.report --plan quick --results $(QUICK) --output $(QUICK)
 
 clean:
-	rm -rf $(VENV) $(VENV)-core $(VENV)-lowest $(VENV)-milvus build dist
+	rm -rf $(VENV) $(VENV)-core $(VENV)-coverage $(VENV)-lowest $(VENV)-milvus build dist
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -114,9 +124,12 @@ $(VENV)-milvus/installed: $(SOURCES)
 	$(VENV)-milvus/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test,milvus]" milvus==2.3.5
 	touch $@
 
-# One stamp an extra; an editable install, built again when the build files or the kernel change.
+# One stamp per extra, written by an editable install and renewed when the build files or the kernel change. The install
+# maps every module to its file: the stamp lists the files, and once one of them has moved, all stamps are out of date.
+MODULES := $(sort $(shell cat $(VENV)/*.installed 2>/dev/null))
+$(if $(filter-out $(wildcard $(MODULES)),$(MODULES)),$(shell rm -f $(VENV)/*.installed))
 $(VENV)/%.installed: $(BIN)/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(if $(filter check,$*),test$(,)check,$*)]"
-	touch $@
+	find src/bitrank -name '*.py' > $@
 
 , := ,
