@@ -56,7 +56,7 @@ coverage: browser
 	find build/coverage -name '*.gcda' -delete
 	build/coverage/test_kernel
 	-$(VENV)-coverage/bin/python -m pytest -n auto --dist loadfile -m "" --hypothesis-profile all --cov --cov-report=term
-	$(VENV)-coverage/bin/gcovr --filter src/kernel/ --gcov-ignore-parse-errors=negative_hits.warn build/coverage/CMakeFiles/*kernel.dir
+	$(VENV)-coverage/bin/gcovr --filter src/kernel/ --merge-lines --gcov-ignore-parse-errors=all build/coverage/CMakeFiles/*kernel.dir
 
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/run.py

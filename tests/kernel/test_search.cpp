@@ -188,17 +188,20 @@ void test_scans(std::size_t n_cases) {
 
 // Searches of one segment from several threads, each with threads of its own.
 void test_concurrent_searches() {
-    const Data data = make_data(300'000, 64, 3, 1);
+    // Enough super-blocks for two threads to share one query, and codes too long to skip many of them.
+    const Data data = make_data(700'000, 256, 3, 1);
     const Built built(data, 2);
-    const Search task = task_of(data, built, "", 25, std::numeric_limits<float>::infinity(), false, 3);
+    const float radius = std::numeric_limits<float>::infinity();
+    const Search task = task_of(data, built, "", 25, radius, false, 3);
     const auto expected = search(task);
+    check_equal(expected[1], plain_search(data, built, 1, 25, radius, false), "threads");
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
         threads.emplace_back([&, t] {
-            for (int turn = 0; turn < 3; ++turn) {
+            for (int turn = 0; turn < 6; ++turn) {
                 Search part = task;
-                part.n_threads = 1 + static_cast<std::size_t>((t + turn) % 4);
-                part.n_queries = 1 + static_cast<std::size_t>(turn);
+                part.n_threads = 1 + static_cast<std::size_t>((t + turn) % 5);
+                part.n_queries = 1 + static_cast<std::size_t>(turn % 3);
                 part.weights_per_query = true;
                 const auto hits = search(part);
                 for (std::size_t q = 0; q < part.n_queries; ++q) check_equal(hits[q], expected[q], "threads");
