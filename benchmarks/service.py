@@ -65,7 +65,7 @@ async def connection(
 ) -> None:
     rng = np.random.default_rng(number)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    n_clicks = 0
+    n_pages = 0
     while time.perf_counter() < end:
         item = int(rng.integers(N_CODES))
         start = time.perf_counter()
@@ -74,8 +74,8 @@ async def connection(
         log["errors"] += status != 200
         if status == 200 and rng.random() < share_clicks / (1 - share_clicks):
             page = json.loads(body)
-            key = f"{name}-{number}-{n_clicks}"
-            n_clicks += 1
+            key = f"{name}-{number}-{n_pages}"
+            n_pages += 1
             shown = [{"id": result["id"], "explored": result["explored"]} for result in page["results"]]
             clicked = [shown[int(rng.integers(len(shown)))]["id"]]
             feedback = {

@@ -56,7 +56,7 @@ class Search(QueryBy):
         None, description="places for items from deeper ranks; null leaves it to the service"
     )
     chosen: Annotated[list[Id], Field(max_length=MAX_CHOSEN)] = Field(
-        [], description="items chosen for this query so far; they rank first in this answer and in no other"
+        [], description="items chosen for this query so far; this answer adapts to them, and no other does"
     )
 
 
