@@ -56,7 +56,8 @@ coverage: browser
 	find build/coverage -name '*.gcda' -delete
 	build/coverage/test_kernel
 	-$(VENV)-coverage/bin/python -m pytest -n auto --dist loadfile -m "" --hypothesis-profile all --cov --cov-report=term
-	$(VENV)-coverage/bin/gcovr --filter src/kernel/ --merge-lines --gcov-ignore-parse-errors=all build/coverage/CMakeFiles/*kernel.dir
+	$(VENV)-coverage/bin/gcovr --filter src/kernel/ --merge-lines --gcov-ignore-errors=all --gcov-ignore-parse-errors=all \
+	  --print-summary build/coverage/CMakeFiles/*kernel.dir
 
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/run.py
