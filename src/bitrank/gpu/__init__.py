@@ -1,0 +1,20 @@
+"""Exact search by weighted Hamming distance on a GPU: the index, its chunks, the plan of a search, and the kernels."""
+
+from typing import TYPE_CHECKING, Any
+
+from bitrank.lazy import attach, import_extra
+
+if TYPE_CHECKING:
+    from bitrank.gpu.cuda import DeviceError
+    from bitrank.gpu.index import Index
+    from bitrank.gpu.search import merge
+
+__all__ = ["DeviceError", "Index", "merge"]
+
+_get, __dir__ = attach(__name__, {"cuda": ("DeviceError",), "index": ("Index",), "search": ("merge",)})
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        import_extra("cupy", "gpu")
+    return _get(name)

@@ -1,0 +1,234 @@
+"""`Index`: exact search by weighted Hamming distance over packed codes on a GPU."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.checks import check_ids, check_queries, check_weights
+from bitrank.gpu import search
+from bitrank.gpu.cuda import Device, DeviceError
+from bitrank.gpu.store import Store
+from bitrank.index import Index as CpuIndex
+from bitrank.vocabulary import Codes, Ids, Queries, Results, Weights
+
+MAX_BITS = 1024
+
+
+class Index:
+    """Exact top-k search by weighted Hamming distance on a GPU: ids and distances of `bitrank.Index`, to the last bit.
+
+    All methods may be called from several threads at once; a search sees the rows of the moment it began.
+
+    Parameters
+    ----------
+    codes : uint8 array of shape (n, ceil(n_bits / 8)), optional
+        Packed codes: a NumPy array, or an array on the device (CuPy, or any with DLPack), which is held as it is and
+        must not be changed afterwards.
+    n_bits : int, optional
+        1 to 1024; eight per byte of `codes` by default.
+    ids : int64 array of shape (n,), optional
+        Unique and not negative; 0 to n - 1 by default, which takes no memory.
+    weights : float array of shape (n_bits,), optional
+        Weights of searches that bring none; None is plain Hamming distance.
+    device : int
+        Number of the GPU.
+    memory : int, optional
+        Bytes of device memory for codes and ids; by default all that is free, less what searches need.
+    overflow : {"raise", "stream"}
+        What to do with codes beyond that: a MemoryError that says how many fit; or keep them in pinned host memory and
+        copy them to the device at every search.
+    """
+
+    def __init__(
+        self,
+        codes: Any | None = None,
+        *,
+        n_bits: int | None = None,
+        ids: npt.ArrayLike | None = None,
+        weights: npt.ArrayLike | None = None,
+        device: int = 0,
+        memory: int | None = None,
+        overflow: Literal["raise", "stream"] = "raise",
+    ) -> None:
+        if codes is None and n_bits is None:
+            raise ValueError("an index without codes needs n_bits")
+        if codes is None and ids is not None:
+            raise ValueError("ids were given without codes")
+        if overflow not in ("raise", "stream"):
+            raise ValueError(f'overflow must be "raise" or "stream", got {overflow!r}')
+        self._n_bits = n_bits if n_bits is not None else 8 * _width(codes)
+        if not 0 < self._n_bits <= MAX_BITS:
+            raise ValueError(f"n_bits must be from 1 to {MAX_BITS}, got {self._n_bits}")
+        self._weights = self._one_vector(weights)
+        self._writing = threading.RLock()
+        self._failure: str | None = None
+        self._device = Device(device)
+        self._store = Store(self._device, self._n_bits, memory, stream=overflow == "stream")
+        if codes is not None:
+            self.add(codes, ids)
+
+    @classmethod
+    def from_index(cls, index: CpuIndex, **options: Any) -> Index:
+        """Rows and weights of a `bitrank.Index`, read piece by piece: a saved index is not brought into host memory.
+
+        Options are `device`, `memory` and `overflow`.
+        """
+        out = cls(n_bits=index.n_bits, weights=index.weights, **options)
+        with out._writing, out._work():
+            out._store.copy(index)
+        return out
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **options: Any) -> Index:
+        """Rows and weights of an index that `bitrank.Index.save` wrote; options as in `from_index`."""
+        return cls.from_index(CpuIndex.load(path), **options)
+
+    @property
+    def n_bits(self) -> int:
+        """Bits of a code."""
+        return self._n_bits
+
+    @property
+    def weights(self) -> Weights | None:
+        """Weights of searches that bring none; new ones take effect at the next search."""
+        return self._weights
+
+    @weights.setter
+    def weights(self, weights: npt.ArrayLike | None) -> None:
+        self._weights = self._one_vector(weights)
+
+    @property
+    def ids(self) -> Ids:
+        """All ids, ascending."""
+        with self._work():
+            return self._store.ids()
+
+    def __len__(self) -> int:
+        return sum(chunk.n_live for chunk in self._store.chunks)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids.tolist())
+
+    def __repr__(self) -> str:
+        weighted = "weighted" if self._weights is not None else "plain"
+        return f"gpu.Index({len(self)} codes of {self._n_bits} bits, {weighted}, device {self._device.number})"
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the device's memory back; also after a failure of CUDA. The index answers nothing more."""
+        with self._writing:
+            self._store.chunks = ()
+            self._failure = self._failure or "the index is closed"
+
+    def add(self, codes: Any, ids: npt.ArrayLike | None = None) -> None:
+        """Add rows, all or none.
+
+        Parameters
+        ----------
+        codes : as for the class
+        ids : int64 array of shape (n,), optional
+            Not yet in the index; by default those after the largest.
+
+        Raises
+        ------
+        MemoryError
+            When codes do not fit on the device; it says how many do.
+        """
+        with self._writing, self._work():
+            self._store.add(codes, ids)
+
+    def remove(self, ids: npt.ArrayLike) -> None:
+        """Remove rows by id; an id that is not there is a ValueError, and nothing is removed."""
+        with self._writing, self._work():
+            self._store.remove(check_ids(ids))
+
+    def search(
+        self,
+        queries: npt.NDArray[Any],
+        k: int,
+        weights: npt.ArrayLike | None = None,
+        filter: npt.ArrayLike | None = None,  # noqa: A002
+        candidates: int | None = None,
+        threads: int | None = None,
+    ) -> Results:
+        """The k nearest rows of each query; arguments and results are those of `bitrank.Index.search`.
+
+        `threads` has no effect.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        if candidates is not None and candidates < 1:
+            raise ValueError(f"candidates must be at least 1, got {candidates}")
+        codes, rows = self._check_queries(queries, weights)
+        with self._work():
+            chunks = self._store.wanted(filter)
+            return search.nearest(self._device, chunks, codes, rows, k, candidates)
+
+    def search_radius(
+        self,
+        queries: npt.NDArray[Any],
+        radius: float,
+        weights: npt.ArrayLike | None = None,
+        filter: npt.ArrayLike | None = None,  # noqa: A002
+        threads: int | None = None,
+    ) -> Results:
+        """All rows within a distance of each query; arguments and results are those of `bitrank.Index.search_radius`.
+
+        `threads` has no effect.
+        """
+        if np.isnan(radius):
+            raise ValueError("radius must be a number, got nan")
+        codes, rows = self._check_queries(queries, weights)
+        # Distances are float32: none lies between the radius and the largest float32 within it.
+        limit = np.float32(radius)
+        if float(limit) > radius:
+            limit = np.nextafter(limit, np.float32(-np.inf))
+        with self._work():
+            chunks = self._store.wanted(filter)
+            return search.within(self._device, chunks, codes, rows, limit)
+
+    @contextmanager
+    def _work(self) -> Iterator[None]:
+        """Work on the device; a failure of CUDA breaks the index."""
+        if self._failure is not None:
+            raise DeviceError(self._failure)
+        try:
+            with self._device.work():
+                yield
+        except DeviceError as error:
+            self._failure = f"the index is broken and can only be closed: {error}"
+            raise DeviceError(self._failure) from error
+
+    def _check_queries(self, queries: Any, weights: npt.ArrayLike | None) -> tuple[Codes, Weights]:
+        if weights is None and not isinstance(queries, Queries):
+            weights = self._weights
+        return check_queries(queries, weights, self._n_bits)
+
+    def _one_vector(self, weights: npt.ArrayLike | None) -> Weights | None:
+        if weights is None:
+            return None
+        array = check_weights(weights, self._n_bits).copy()
+        if array.ndim != 1:
+            raise ValueError(f"weights of an index must be one vector of {self._n_bits}, got shape {array.shape}")
+        array.flags.writeable = False
+        return array
+
+
+def _width(codes: Any) -> int:
+    """Bytes of a code, of an array on the host or on a device."""
+    shape = tuple(codes.shape) if hasattr(codes, "shape") else np.shape(codes)
+    if len(shape) != 2 or not shape[1]:
+        raise ValueError(f"codes must be a packed uint8 matrix with at least one byte per row, got shape {shape}")
+    return int(shape[1])

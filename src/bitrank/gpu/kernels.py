@@ -1,0 +1,229 @@
+"""The kernels, compiled when first needed, and the memory that they share during a search."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.gpu import plan
+from bitrank.gpu.chunks import Chunk
+from bitrank.gpu.quantise import NOTHING, Quantised, fragments, offsets, words
+from bitrank.vocabulary import Codes, Ids, Weights
+
+THREADS = 256
+DP4A_WIDTHS = (4, 8, 16, 32)  # bytes of codes that the kernel of one query takes
+FOLDER = Path(__file__).parent
+
+# Structures of state.cu.
+CHUNK = np.dtype([(name, np.uint64) for name in ("codes", "ids", "live", "n", "first_id", "first_tile")])
+POINTERS = (
+    *("chunks", "fragments", "query_codes", "weights", "second_weights", "scales", "constants"),
+    *("tables", "second_tables", "offsets", "limits", "limit_ids", "counts", "hits", "hit_ids", "hit_seconds"),
+    *("top", "top_ids", "top_seconds", "n_top", "overflow", "out_ids", "out"),
+)
+NUMBERS = ("n_chunks", "n_queries", "n_bits", "n_bytes", "k", "n_out", "capacity")
+STATE = np.dtype([(name, np.uint64) for name in POINTERS] + [(name, np.int32) for name in NUMBERS], align=True)
+
+
+class Task(NamedTuple):
+    """Queries that are searched for together, at most `plan.QUERIES`."""
+
+    codes: Codes  # (n_queries, n_bytes)
+    weights: Weights  # (n_queries, n_bits)
+    second_weights: Weights | None  # as `weights`: distances that the best rows are returned by
+    quantised: Quantised
+    limits: npt.NDArray[np.float32]  # per query: no hit is farther
+    k: int  # rows to keep per query; 0 keeps hits alone
+    n_out: int  # rows to return per query
+    capacity: int  # hits per query and phase
+
+
+class Kernels:
+    """Kernels of one device; CuPy keeps what it compiles in its cache on disk."""
+
+    def __init__(self, cp: Any, n_processors: int) -> None:
+        self.cp = cp
+        self._n_processors = n_processors
+        self._compiling = threading.Lock()
+        self._modules: dict[tuple[str, ...], Any] = {}
+        self._kernels: dict[tuple[Any, ...], tuple[Any, int]] = {}
+
+    def launch(
+        self,
+        name: str,
+        n_blocks: int,
+        *arguments: Any,
+        macros: tuple[str, ...] = (),
+        threads: int = THREADS,
+        shared: int = 0,
+        all_blocks: bool = False,
+    ) -> None:
+        """Launch a kernel with as many blocks, or with as many as run at once, over which it strides."""
+        kernel, resident = self._compiled(name, macros, threads, shared)
+        n_blocks = n_blocks if all_blocks else max(1, min(n_blocks, resident))
+        kernel((n_blocks,), (threads,), arguments, shared_mem=shared)
+
+    def _compiled(self, name: str, macros: tuple[str, ...], threads: int, shared: int) -> tuple[Any, int]:
+        with self._compiling:
+            if (name, macros) not in self._kernels:
+                if macros not in self._modules:
+                    files = ("state.cu", "scan.cu" if macros else "select.cu")
+                    source = "".join((FOLDER / file).read_text() for file in files)
+                    self._modules[macros] = self.cp.RawModule(code=source, options=("-std=c++17", *macros))
+                kernel = self._modules[macros].get_function(name)
+                if shared:
+                    kernel.max_dynamic_shared_size_bytes = shared
+                occupancy = self.cp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
+                resident = int(occupancy(kernel.kernel.ptr, threads, shared)) * self._n_processors
+                self._kernels[name, macros] = kernel, resident
+            return self._kernels[name, macros]
+
+
+class Scratch:
+    """Memory of a search: its queries, limits, hits and best rows, and the kernels' work on them."""
+
+    def __init__(self, kernels: Kernels, task: Task) -> None:
+        self._kernels, self._task = kernels, task
+        self._half = 0
+        self._chunks: tuple[Chunk, ...] = ()
+        self._arrays: list[Any] = []  # keeps what the state points to
+        n_queries, width = task.codes.shape
+        self._n_groups = next(groups for groups in (1, 2, 4) if n_queries <= 16 * groups)
+        self._dp4a = n_queries == 1 and width in DP4A_WIDTHS
+        self._state = state = np.zeros((), STATE)
+        state["n_queries"], state["n_bytes"], state["n_bits"] = n_queries, width, task.weights.shape[1]
+        state["k"], state["n_out"], state["capacity"] = task.k, task.n_out, task.capacity
+        self._upload(self._inputs())
+        self._counts = self._reserve("counts", (n_queries,), np.uint32)
+        self._n_top = self._reserve("n_top", (n_queries,), np.int32)
+        second = task.second_weights is not None
+        self._reserve("tables", (n_queries, width, 256), np.float32)
+        self._hits = self._reserve("hits", (n_queries, task.capacity), np.float32)
+        self._hit_ids = self._reserve("hit_ids", (n_queries, task.capacity), np.int64)
+        self._reserve("top", (2, n_queries, task.k), np.float32)
+        self._reserve("top_ids", (2, n_queries, task.k), np.int64)
+        self._out = self._reserve("out_ids", (n_queries * task.n_out * 12 + 4,), np.uint8)
+        state["out"] = state["out_ids"] + 8 * n_queries * task.n_out
+        state["overflow"] = state["out"] + 4 * n_queries * task.n_out
+        if second:
+            self._reserve("second_tables", (n_queries, width, 256), np.float32)
+            self._reserve("hit_seconds", (n_queries, task.capacity), np.float32)
+            self._reserve("top_seconds", (2, n_queries, task.k), np.float32)
+        self.restart()
+        for stage in range(1 + second):
+            self._launch("fill_tables", n_queries * width, np.int32(stage), all_blocks=True)
+
+    def _inputs(self) -> dict[str, npt.NDArray[Any]]:
+        task, n_queries = self._task, len(self._task.codes)
+        starts = np.full(16 * self._n_groups, NOTHING, np.int32)
+        starts[:n_queries] = offsets(task.quantised, task.limits, task.codes.shape[1])
+        signed = task.quantised.signed
+        inputs: dict[str, npt.NDArray[Any]] = {
+            "fragments": words(signed) if self._dp4a else fragments(signed, self._n_groups),
+            "query_codes": task.codes,
+            "weights": task.weights,
+            "scales": task.quantised.scales,
+            "constants": task.quantised.constants,
+            "offsets": np.repeat(starts, 2),
+            "limits": task.limits,
+            "limit_ids": np.full(n_queries, np.iinfo(np.int64).max),
+        }
+        if task.second_weights is not None:
+            inputs["second_weights"] = task.second_weights
+        return inputs
+
+    def _upload(self, inputs: dict[str, npt.NDArray[Any]]) -> None:
+        """One copy for all inputs, each aligned to 16 bytes."""
+        starts = np.cumsum([0, *(-(-array.nbytes // 16) * 16 for array in inputs.values())])
+        blob = np.zeros(starts[-1], np.uint8)
+        for start, array in zip(starts, inputs.values(), strict=False):
+            blob[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        stored = self._reserve("fragments", blob.shape, np.uint8)
+        stored.set(blob)
+        for start, name in zip(starts, inputs, strict=False):
+            self._state[name] = stored.data.ptr + int(start)
+
+    def _reserve(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
+        array = self._kernels.cp.empty(shape, dtype)
+        self._arrays.append(array)
+        self._state[name] = array.data.ptr
+        return array
+
+    def _launch(self, name: str, n_blocks: int, *arguments: Any, **options: Any) -> None:
+        self._kernels.launch(name, n_blocks, self._state, *arguments, **options)
+
+    def restart(self) -> None:
+        """Forget the best rows and the hits, but not the limits."""
+        self._out[-4:] = 0
+        self._n_top[...] = 0
+        self._counts[...] = 0
+
+    def scan(self, chunks: tuple[Chunk, ...], phase: plan.Phase) -> None:
+        """Find the hits of a phase."""
+        if not phase.n_tiles:
+            return
+        n_queries, width = self._task.codes.shape
+        if chunks is not self._chunks:
+            self._chunks, self._table = chunks, self._kernels.cp.asarray(table(chunks).view(np.uint8))
+            self._state["chunks"], self._state["n_chunks"] = self._table.data.ptr, len(chunks)
+        macros = {"N_BYTES": width, "QUERY_GROUPS": self._n_groups, "DP4A": int(self._dp4a), "TILE": plan.TILE}
+        options = tuple(f"-D{name}={value}" for name, value in macros.items())
+        numbers = [np.uint32(number) for number in (phase.n_tiles, phase.stride, phase.ratio)]
+        if phase.scored:
+            n_threads = phase.n_tiles * plan.TILE * n_queries
+            self._launch("score", -(-n_threads // THREADS), *numbers, macros=options)
+        else:
+            n_operands = self._n_groups * -(-width // 8)
+            shared = 0 if self._dp4a or n_operands <= 8 else 1024 * n_operands  # else they stay in registers
+            self._launch("scan", -(-phase.n_tiles * 32 // THREADS), *numbers, macros=options, shared=shared)
+
+    def keep_best(self) -> None:
+        """Merge the hits into the best rows, and lower the limits to the k-th of them."""
+        self._launch("keep_best", len(self._task.codes), np.int32(self._half), threads=1024, all_blocks=True)
+        self._half = 1 - self._half
+
+    def best(self) -> tuple[Ids, npt.NDArray[np.float32], bool]:
+        """Ids and distances of the best rows in order, and whether hits were lost."""
+        n_queries, n_out = len(self._task.codes), self._task.n_out
+        self._launch(
+            "sort_best", n_queries * -(-max(self._task.k, n_out) // 256), np.int32(self._half), all_blocks=True
+        )
+        out = np.asarray(self._kernels.cp.asnumpy(self._out))
+        split = 8 * n_queries * n_out
+        ids = out[:split].view(np.int64).reshape(n_queries, n_out)
+        return ids, out[split:-4].view(np.float32).reshape(n_queries, n_out), bool(out[-4:].any())
+
+    def n_hits(self) -> npt.NDArray[np.uint32]:
+        """Hits per query, those beyond the capacity included."""
+        return np.asarray(self._kernels.cp.asnumpy(self._counts))
+
+    def hits_of(self, query: int, n: int) -> tuple[Ids, npt.NDArray[np.float32]]:
+        """The first n hits of a query, in no order."""
+        cp = self._kernels.cp
+        return cp.asnumpy(self._hit_ids[query, :n]), cp.asnumpy(self._hits[query, :n])
+
+
+def table(chunks: tuple[Chunk, ...]) -> npt.NDArray[Any]:
+    """Where chunks lie, and the tile that each begins with."""
+    rows = np.zeros(len(chunks), CHUNK)
+    starts = np.cumsum([0, *plan.n_tiles([len(chunk) for chunk in chunks])])
+    for row, chunk, start in zip(rows, chunks, starts, strict=False):
+        row["codes"], row["n"], row["first_id"], row["first_tile"] = (
+            address(chunk.codes),
+            len(chunk),
+            chunk.first_id,
+            start,
+        )
+        row["ids"], row["live"] = address(chunk.ids), address(chunk.live)
+    return rows
+
+
+def address(array: Any | None) -> int:
+    """Where an array lies, on the device or in pinned host memory; 0 of None."""
+    if array is None:
+        return 0
+    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)

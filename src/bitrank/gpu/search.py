@@ -1,0 +1,124 @@
+"""Searches on a device: the k nearest rows in phases, and all rows within a radius."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.codes import nearest as best_of
+from bitrank.gpu import plan
+from bitrank.gpu.chunks import Chunk
+from bitrank.gpu.kernels import Task
+from bitrank.gpu.quantise import quantise
+from bitrank.vocabulary import Codes, Ids, Results, Weights
+
+Chunks = tuple[Chunk, ...]
+
+
+def nearest(
+    device: Any, chunks: Chunks, codes: Codes, weights: Weights, k: int, candidates: int | None = None
+) -> Results:
+    """The k nearest live rows of each query; with `candidates`, among that many by plain Hamming distance."""
+    n_live, n_rows = sum(chunk.n_live for chunk in chunks), sum(map(len, chunks))
+    out = Results(np.full((len(codes), k), -1, np.int64), np.full((len(codes), k), np.inf, np.float32))
+    n_kept = min(k if candidates is None else candidates, n_live)
+    if n_kept == 0:
+        return out
+    n_out, capacity = min(k, n_kept), min(plan.capacity(n_kept), n_rows)
+    for batch in _batches(len(codes), capacity):
+        rows = _rows(weights, batch)
+        first = rows if candidates is None else np.ones((1, weights.shape[1]), np.float32)
+        task = Task(
+            codes[batch],
+            _per_query(first, len(codes[batch])),
+            None if candidates is None else _per_query(rows, len(codes[batch])),
+            quantise(codes[batch], first, n_rows, n_kept),
+            np.full(len(codes[batch]), np.inf, np.float32),
+            n_kept,
+            n_out,
+            capacity,
+        )
+        out.ids[batch, :n_out], out.distances[batch, :n_out] = _best(device, chunks, task)
+    return out
+
+
+def _best(device: Any, chunks: Chunks, task: Task) -> tuple[Ids, npt.NDArray[np.float32]]:
+    scratch = device.scratch(task)
+    for group in device.staged(chunks):
+        for phase in plan.phases(_n_tiles(group), task.k):
+            scratch.scan(group, phase)
+            scratch.keep_best()
+    ids, distances, lost = scratch.best()
+    while lost:  # each time, the limits are lower
+        scratch.restart()
+        for group in device.staged(chunks):
+            scratch.scan(group, plan.everything(_n_tiles(group)))
+            scratch.keep_best()
+        ids, distances, lost = scratch.best()
+    return ids, distances
+
+
+def within(device: Any, chunks: Chunks, codes: Codes, weights: Weights, radius: np.float32) -> Results:
+    """All live rows within a distance of each query, nearest first."""
+    n_rows, capacity = sum(map(len, chunks)), plan.CAPACITY
+    hits: list[tuple[Ids, npt.NDArray[np.float32]]] = []
+    while len(hits) < len(codes) and n_rows:
+        n_queries = plan.queries_together(len(codes) - len(hits), capacity)
+        batch = slice(len(hits), len(hits) + n_queries)
+        rows, n_queries = _rows(weights, batch), len(codes[batch])
+        limits = np.full(n_queries, radius, np.float32)
+        quantised = quantise(codes[batch], rows, n_rows, 1)
+        task = Task(codes[batch], _per_query(rows, n_queries), None, quantised, limits, 0, 0, min(capacity, n_rows))
+        scratch = device.scratch(task)
+        for group in device.staged(chunks):
+            scratch.scan(group, plan.everything(_n_tiles(group)))
+        counts = scratch.n_hits()
+        fits = np.flatnonzero(counts > task.capacity)
+        n_complete = int(fits[0]) if len(fits) else n_queries
+        hits += [scratch.hits_of(query, int(counts[query])) for query in range(n_complete)]
+        capacity = max(capacity, int(counts.max()))
+    return _padded(hits, len(codes))
+
+
+def merge(parts: Iterable[Results], k: int) -> Results:
+    """The k nearest of the results of several indexes, which share no id: one per device, searched with the same k.
+
+    Examples
+    --------
+    >>> near, far = (Results(np.array([[i]]), np.float32([[i]])) for i in (1, 2))
+    >>> merge([far, near], k=1).ids
+    array([[1]])
+    """
+    ids, distances = zip(*parts, strict=True)
+    return best_of(np.concatenate(ids, axis=1), np.concatenate(distances, axis=1), k)
+
+
+def _padded(hits: list[tuple[Ids, npt.NDArray[np.float32]]], n_queries: int) -> Results:
+    longest = max((len(ids) for ids, _ in hits), default=0)
+    shape = (n_queries, longest)
+    out = Results(np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32))
+    for query, (ids, distances) in enumerate(hits):
+        order = np.lexsort((ids, distances))
+        out.ids[query, : len(ids)], out.distances[query, : len(ids)] = ids[order], distances[order]
+    return out
+
+
+def _batches(n_queries: int, capacity: int) -> Iterator[slice]:
+    step = plan.queries_together(n_queries, capacity)
+    return (slice(start, start + step) for start in range(0, n_queries, step))
+
+
+def _rows(weights: Weights, batch: slice) -> Weights:
+    """Weights of a batch of queries: one row for all, or one per query."""
+    return weights if len(weights) == 1 else weights[batch]
+
+
+def _per_query(rows: Weights, n_queries: int) -> Weights:
+    return np.ascontiguousarray(np.broadcast_to(rows, (n_queries, rows.shape[1])))
+
+
+def _n_tiles(chunks: Chunks) -> int:
+    return sum(plan.n_tiles([len(chunk) for chunk in chunks]))

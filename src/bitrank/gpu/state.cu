@@ -1,0 +1,43 @@
+// Types that all kernels share; cuda.py has their counterparts.
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+
+struct Chunk {
+    const u8 *codes;
+    const i64 *ids;   // or null: first_id + row
+    const u32 *live;  // one bit per row, or null: all
+    i64 n, first_id, first_tile;
+};
+
+struct State {
+    const Chunk *chunks;
+    const uint4 *fragments;        // signed integer weights in the order of the scan's operand
+    const u8 *query_codes;         // (n_queries, n_bytes)
+    const float *weights;          // (n_queries, n_bits)
+    const float *second_weights;   // the same, or null: distances kept beside those that rank
+    const double *scales;          // integer weights per unit of weight
+    const int *constants;          // integer weight of the bits that are set in the query
+    float *tables, *second_tables; // (n_queries, n_bytes, 256): weighted distance by value of a code's byte
+    int *offsets;                  // (n_queries, 2): where integer sums start, in both columns of a lane; hits are negative
+    float *limits;                 // a hit is at most this far,
+    i64 *limit_ids;                // and at this distance its id is at most this
+    u32 *counts;                   // hits of the phase, also those beyond the capacity
+    float *hits;                   // (n_queries, capacity)
+    i64 *hit_ids;
+    float *hit_seconds;
+    float *top;                    // (2, n_queries, k): best rows of earlier phases; `keep_best` reads one half, writes the other
+    i64 *top_ids;
+    float *top_seconds;
+    int *n_top;
+    int *overflow;                 // whether a phase had more hits than the capacity
+    i64 *out_ids;                  // (n_queries, n_out)
+    float *out;
+    int n_chunks, n_queries, n_bits, n_bytes, k, n_out;
+    u32 capacity;
+};
