@@ -89,7 +89,7 @@ class NumpyScratch:
         self.limit_ids = np.full(len(task.codes), np.iinfo(np.int64).max)
         self.tables = self.tables_of(task.weights)
         self.second_tables = None if task.second_weights is None else self.tables_of(task.second_weights)
-        self.restart()
+        self.forget()
 
     def tables_of(self, weights):
         values = np.arange(256, dtype=np.uint8)
@@ -101,6 +101,9 @@ class NumpyScratch:
         ]
 
     def restart(self):
+        self.forget()
+
+    def forget(self):
         n = len(self.task.codes)
         self.hits, self.counts = [[] for _ in range(n)], np.zeros(n, np.int64)
         self.top, self.lost = [[] for _ in range(n)], False
@@ -108,7 +111,8 @@ class NumpyScratch:
     def scan(self, chunks, phase):
         self.device.launched()
         tiles = [(c, start) for c in chunks for start in range(0, len(c), plan.TILE)]
-        starts = offsets(self.task.quantised, self.limits, self.task.codes.shape[1])
+        if not phase.scored:
+            starts = offsets(self.task.quantised, self.limits, self.task.codes.shape[1])
         for i in range(phase.n_tiles):
             chunk, start = tiles[phase.stride * (i + i // (phase.ratio - 1) + 1 if phase.ratio else i)]
             rows = slice(start, min(start + plan.TILE, len(chunk)))

@@ -35,7 +35,7 @@ class Task(NamedTuple):
     codes: Codes  # (n_queries, n_bytes)
     weights: Weights  # (n_queries, n_bits)
     second_weights: Weights | None  # as `weights`: distances that the best rows are returned by
-    quantised: Quantised
+    quantised: Quantised | None  # None when no phase scans by the bound
     limits: npt.NDArray[np.float32]  # per query: no hit is farther
     k: int  # rows to keep per query; 0 keeps hits alone
     n_out: int  # rows to return per query
@@ -90,77 +90,76 @@ class Scratch:
         self._kernels, self._task = kernels, task
         self._half = 0
         self._chunks: tuple[Chunk, ...] = ()
-        self._arrays: list[Any] = []  # keeps what the state points to
         n_queries, width = task.codes.shape
         self._n_groups = next(groups for groups in (1, 2, 4) if n_queries <= 16 * groups)
         self._dp4a = n_queries == 1 and width in DP4A_WIDTHS
         self._state = state = np.zeros((), STATE)
         state["n_queries"], state["n_bytes"], state["n_bits"] = n_queries, width, task.weights.shape[1]
         state["k"], state["n_out"], state["capacity"] = task.k, task.n_out, task.capacity
-        self._upload(self._inputs())
-        self._counts = self._reserve("counts", (n_queries,), np.uint32)
-        self._n_top = self._reserve("n_top", (n_queries,), np.int32)
-        second = task.second_weights is not None
-        self._reserve("tables", (n_queries, width, 256), np.float32)
-        self._hits = self._reserve("hits", (n_queries, task.capacity), np.float32)
-        self._hit_ids = self._reserve("hit_ids", (n_queries, task.capacity), np.int64)
-        self._reserve("top", (2, n_queries, task.k), np.float32)
-        self._reserve("top_ids", (2, n_queries, task.k), np.int64)
-        self._out = self._reserve("out_ids", (n_queries * task.n_out * 12 + 4,), np.uint8)
-        state["out"] = state["out_ids"] + 8 * n_queries * task.n_out
-        state["overflow"] = state["out"] + 4 * n_queries * task.n_out
-        if second:
-            self._reserve("second_tables", (n_queries, width, 256), np.float32)
-            self._reserve("hit_seconds", (n_queries, task.capacity), np.float32)
-            self._reserve("top_seconds", (2, n_queries, task.k), np.float32)
-        self.restart()
-        for stage in range(1 + second):
+        self._allocate(self._inputs(), self._sizes())
+        for stage in range(1 if task.second_weights is None else 2):
             self._launch("fill_tables", n_queries * width, np.int32(stage), all_blocks=True)
 
     def _inputs(self) -> dict[str, npt.NDArray[Any]]:
+        """What is copied to the device, zeros last."""
         task, n_queries = self._task, len(self._task.codes)
-        starts = np.full(16 * self._n_groups, NOTHING, np.int32)
-        starts[:n_queries] = offsets(task.quantised, task.limits, task.codes.shape[1])
-        signed = task.quantised.signed
         inputs: dict[str, npt.NDArray[Any]] = {
-            "fragments": words(signed) if self._dp4a else fragments(signed, self._n_groups),
             "query_codes": task.codes,
             "weights": task.weights,
-            "scales": task.quantised.scales,
-            "constants": task.quantised.constants,
-            "offsets": np.repeat(starts, 2),
             "limits": task.limits,
             "limit_ids": np.full(n_queries, np.iinfo(np.int64).max),
         }
         if task.second_weights is not None:
             inputs["second_weights"] = task.second_weights
-        return inputs
+        if task.quantised is not None:
+            starts = np.full(16 * self._n_groups, NOTHING, np.int32)
+            starts[:n_queries] = offsets(task.quantised, task.limits, task.codes.shape[1])
+            signed = task.quantised.signed
+            inputs["fragments"] = words(signed) if self._dp4a else fragments(signed, self._n_groups)
+            inputs["offsets"] = np.repeat(starts, 2)
+            inputs["scales"], inputs["constants"] = task.quantised.scales, task.quantised.constants
+        zeros = {name: np.zeros(n_queries, np.int32) for name in ("counts", "n_top", "overflow")}
+        return inputs | zeros
 
-    def _upload(self, inputs: dict[str, npt.NDArray[Any]]) -> None:
-        """One copy for all inputs, each aligned to 16 bytes."""
-        starts = np.cumsum([0, *(-(-array.nbytes // 16) * 16 for array in inputs.values())])
-        blob = np.zeros(starts[-1], np.uint8)
-        for start, array in zip(starts, inputs.values(), strict=False):
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of what the kernels fill, results first."""
+        task, (n_queries, width) = self._task, self._task.codes.shape
+        sizes = {"out_ids": 8 * n_queries * task.n_out, "out": 4 * n_queries * task.n_out}
+        sizes |= {"hits": 4 * n_queries * task.capacity, "hit_ids": 8 * n_queries * task.capacity}
+        sizes |= {"top": 8 * n_queries * task.k, "top_ids": 16 * n_queries * task.k}
+        sizes["tables"] = 1024 * n_queries * width
+        if task.second_weights is not None:
+            sizes |= {f"{name}s": sizes[kind] for name, kind in (("hit_second", "hits"), ("top_second", "top"))}
+            sizes["second_tables"] = sizes["tables"]
+        return sizes
+
+    def _allocate(self, inputs: dict[str, npt.NDArray[Any]], sizes: dict[str, int]) -> None:
+        """One piece of memory for all, every array aligned to 16 bytes, and one copy of the inputs."""
+        sizes = {name: array.nbytes for name, array in inputs.items()} | sizes
+        starts = np.cumsum([0, *(-(-size // 16) * 16 for size in sizes.values())]).tolist()
+        self._starts = dict(zip(sizes, starts[:-1], strict=True))
+        self._memory = self._kernels.cp.empty(starts[-1], np.uint8)
+        for name, start in self._starts.items():
+            self._state[name] = self._memory.data.ptr + start
+        blob = np.zeros(self._starts["out_ids"], np.uint8)
+        for name, array in inputs.items():
+            start = self._starts[name]
             blob[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        stored = self._reserve("fragments", blob.shape, np.uint8)
-        stored.set(blob)
-        for start, name in zip(starts, inputs, strict=False):
-            self._state[name] = stored.data.ptr + int(start)
+        self._memory[: len(blob)].set(blob, stream=self._kernels.cp.cuda.get_current_stream())
 
-    def _reserve(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
-        array = self._kernels.cp.empty(shape, dtype)
-        self._arrays.append(array)
-        self._state[name] = array.data.ptr
-        return array
+    def _download(self, name: str, start: int, n: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """n elements of an array, from one of them on."""
+        size = np.dtype(dtype).itemsize
+        first = self._starts[name] + start * size
+        return np.asarray(self._kernels.cp.asnumpy(self._memory[first : first + n * size])).view(dtype)
 
     def _launch(self, name: str, n_blocks: int, *arguments: Any, **options: Any) -> None:
         self._kernels.launch(name, n_blocks, self._state, *arguments, **options)
 
     def restart(self) -> None:
         """Forget the best rows and the hits, but not the limits."""
-        self._out[-4:] = 0
-        self._n_top[...] = 0
-        self._counts[...] = 0
+        start, stop = self._starts["counts"], self._starts["out_ids"]
+        self._memory[start:stop] = 0
 
     def scan(self, chunks: tuple[Chunk, ...], phase: plan.Phase) -> None:
         """Find the hits of a phase."""
@@ -178,7 +177,8 @@ class Scratch:
             self._launch("score", -(-n_threads // THREADS), *numbers, macros=options)
         else:
             n_operands = self._n_groups * -(-width // 8)
-            shared = 0 if self._dp4a or n_operands <= 8 else 1024 * n_operands  # else they stay in registers
+            in_registers = self._dp4a or n_operands <= (2 if self._n_groups == 1 else 8)  # as FRAGMENTS_SHARED says
+            shared = 0 if in_registers else 1024 * n_operands
             self._launch("scan", -(-phase.n_tiles * 32 // THREADS), *numbers, macros=options, shared=shared)
 
     def keep_best(self) -> None:
@@ -189,22 +189,23 @@ class Scratch:
     def best(self) -> tuple[Ids, npt.NDArray[np.float32], bool]:
         """Ids and distances of the best rows in order, and whether hits were lost."""
         n_queries, n_out = len(self._task.codes), self._task.n_out
-        self._launch(
-            "sort_best", n_queries * -(-max(self._task.k, n_out) // 256), np.int32(self._half), all_blocks=True
-        )
-        out = np.asarray(self._kernels.cp.asnumpy(self._out))
-        split = 8 * n_queries * n_out
-        ids = out[:split].view(np.int64).reshape(n_queries, n_out)
-        return ids, out[split:-4].view(np.float32).reshape(n_queries, n_out), bool(out[-4:].any())
+        n_blocks = n_queries * -(-self._task.k // THREADS)
+        self._launch("sort_best", n_blocks, np.int32(self._half), all_blocks=True)
+        first, ids, distances = (self._starts[name] for name in ("overflow", "out_ids", "out"))
+        size = n_queries * n_out
+        out = self._download("overflow", 0, distances - first + 4 * size, np.uint8)
+        lost = bool(out[: ids - first].any())
+        found = out[ids - first : ids - first + 8 * size].view(np.int64).reshape(n_queries, n_out)
+        return found, out[distances - first :].view(np.float32).reshape(n_queries, n_out), lost
 
     def n_hits(self) -> npt.NDArray[np.uint32]:
         """Hits per query, those beyond the capacity included."""
-        return np.asarray(self._kernels.cp.asnumpy(self._counts))
+        return self._download("counts", 0, len(self._task.codes), np.uint32)
 
     def hits_of(self, query: int, n: int) -> tuple[Ids, npt.NDArray[np.float32]]:
         """The first n hits of a query, in no order."""
-        cp = self._kernels.cp
-        return cp.asnumpy(self._hit_ids[query, :n]), cp.asnumpy(self._hits[query, :n])
+        start = query * self._task.capacity
+        return self._download("hit_ids", start, n, np.int64), self._download("hits", start, n, np.float32)
 
 
 def table(chunks: tuple[Chunk, ...]) -> npt.NDArray[Any]:

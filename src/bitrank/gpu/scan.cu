@@ -15,10 +15,13 @@
 #define WINDOW (32 * AT_ONCE)
 #else
 // Groups of eight codes that are loaded together, and that are summed together.
-#define FRAGMENTS_SHARED (4 * QUERY_GROUPS * N_STEPS > 64)
+#define FRAGMENTS_SHARED (4 * QUERY_GROUPS * N_STEPS > (QUERY_GROUPS == 1 ? 16 : 64))
 #define TOGETHER (FRAGMENTS_SHARED ? 4 : 4 / QUERY_GROUPS)
 #define LOADED (FRAGMENTS_SHARED ? 4 : 8)
 #define WINDOW (8 * LOADED)
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS (QUERY_GROUPS == 1 ? 3 : 2)  // on a multiprocessor, by the registers they need
+#endif
 #endif
 
 struct Tile {
@@ -216,7 +219,7 @@ __device__ inline bool none_live(const Tile &tile, int first) {
 
 // Sixteen sums per query group and group of eight codes: queries are rows of the matrix operation, codes columns. Sums
 // start at minus the query's limit, so that a hit is a negative sum.
-extern "C" __global__ void __launch_bounds__(256, QUERY_GROUPS == 1 ? 4 : 2)
+extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS)
 scan(const __grid_constant__ State state, u32 n_tiles, u32 stride, u32 ratio) {
     const int lane = threadIdx.x % 32, column = lane / 4, lane_part = lane % 4;
 #if FRAGMENTS_SHARED
@@ -296,21 +299,19 @@ scan(const __grid_constant__ State state, u32 n_tiles, u32 stride, u32 ratio) {
                             }
                         }
                 }
+                int any = 0;
 #pragma unroll
-                for (int c = 0; c < TOGETHER; ++c) {
-                    int any = 0;
+                for (int j = 0; j < TOGETHER * QUERY_GROUPS * 4; ++j)
+                    any |= sums[j / (4 * QUERY_GROUPS)][j / 4 % QUERY_GROUPS][j % 4];
+                if (any >= 0) continue;
+                u64 hits = 0;
 #pragma unroll
-                    for (int group = 0; group < QUERY_GROUPS; ++group)
-                        any |= sums[c][group][0] | sums[c][group][1] | sums[c][group][2] | sums[c][group][3];
-                    if (any >= 0) continue;
-                    u32 hits = 0;
-#pragma unroll
-                    for (int j = 0; j < 4 * QUERY_GROUPS; ++j) hits |= (u32)(sums[c][j / 4][j % 4] < 0) << j;
-                    for (; hits; hits &= hits - 1) {
-                        const int j = __ffs(hits) - 1;
-                        const int row = start + 8 * (l + c) + 2 * lane_part + j % 2;
-                        if (row >= first) consider(state, number, j / 4 * 16 + j % 4 / 2 * 8 + column, row);
-                    }
+                for (int j = 0; j < TOGETHER * QUERY_GROUPS * 4; ++j)
+                    hits |= (u64)(sums[j / (4 * QUERY_GROUPS)][j / 4 % QUERY_GROUPS][j % 4] < 0) << j;
+                for (; hits; hits &= hits - 1) {
+                    const int j = __ffsll(hits) - 1, group = j / 4 % QUERY_GROUPS;
+                    const int row = start + 8 * (l + j / (4 * QUERY_GROUPS)) + 2 * lane_part + j % 2;
+                    if (row >= first) consider(state, number, 16 * group + j % 4 / 2 * 8 + column, row);
                 }
             }
         }

@@ -28,6 +28,7 @@ def nearest(
     if n_kept == 0:
         return out
     n_out, capacity = min(k, n_kept), min(plan.capacity(n_kept), n_rows)
+    bounded = capacity < n_rows or len(plan.phases(_n_tiles(chunks), n_kept)) > 1
     for batch in _batches(len(codes), capacity):
         rows = _rows(weights, batch)
         first = rows if candidates is None else np.ones((1, weights.shape[1]), np.float32)
@@ -35,7 +36,7 @@ def nearest(
             codes[batch],
             _per_query(first, len(codes[batch])),
             None if candidates is None else _per_query(rows, len(codes[batch])),
-            quantise(codes[batch], first, n_rows, n_kept),
+            quantise(codes[batch], first, n_rows, n_kept) if bounded else None,
             np.full(len(codes[batch]), np.inf, np.float32),
             n_kept,
             n_out,
@@ -101,7 +102,7 @@ def _padded(hits: list[tuple[Ids, npt.NDArray[np.float32]]], n_queries: int) -> 
     shape = (n_queries, longest)
     out = Results(np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32))
     for query, (ids, distances) in enumerate(hits):
-        order = np.lexsort((ids, distances))
+        order = np.lexsort((ids, distances.view(np.uint32)))  # subnormal distances too, whatever the processor's mode
         out.ids[query, : len(ids)], out.distances[query, : len(ids)] = ids[order], distances[order]
     return out
 

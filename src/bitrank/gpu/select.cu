@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(1024) keep_best(const __grid_consta
                    (limit == state.limits[query] && (i64)largest_id < state.limit_ids[query]))) {
         state.limits[query] = limit;
         state.limit_ids[query] = (i64)largest_id;
-        state.offsets[2 * query] = state.offsets[2 * query + 1] = offset_for(state, query, limit);
+        if (state.offsets) state.offsets[2 * query] = state.offsets[2 * query + 1] = offset_for(state, query, limit);
     }
 }
 
