@@ -90,8 +90,8 @@ def test_search_equals_the_cpu_index(gpu, case):
     assert_equal(index.search(queries, case["k"], weights), expected)
     candidates = 1 + case["k"] // 2
     assert_equal(
-        index.search(queries, case["k"], weights, candidates=candidates),
-        cpu.search(queries, case["k"], weights, candidates=candidates),
+        index.search(queries, case["k"], weights, method="rerank", candidates=candidates),
+        cpu.search(queries, case["k"], weights, method="rerank", candidates=candidates),
     )
 
 
@@ -113,7 +113,7 @@ def test_filter_and_removal_equal_the_cpu_index(gpu, case, share, as_mask):
     rng, cpu, index, ids, queries, weights = build(gpu, case)
     if as_mask and not case["gaps"]:
         mask = rng.random(len(ids)) < share
-        assert_equal(index.search(queries, 7, weights, mask), cpu.search(queries, 7, weights, mask))
+        assert_equal(index.search(queries, 7, weights, filter=mask), cpu.search(queries, 7, weights, filter=mask))
     gone = rng.random(len(ids)) < share / 2
     for one in (cpu, index):
         one.remove(ids[gone])
@@ -127,7 +127,8 @@ def test_filter_and_removal_equal_the_cpu_index(gpu, case, share, as_mask):
     distances = np.sort(cpu.search(queries, 20, weights).distances.ravel())
     radius = float(distances[len(distances) // 2]) if len(distances) else 1.0
     assert_equal(
-        index.search_radius(queries, radius, weights, chosen), cpu.search_radius(queries, radius, weights, chosen)
+        index.search_radius(queries, radius, weights, filter=chosen),
+        cpu.search_radius(queries, radius, weights, filter=chosen),
     )
 
 
@@ -367,10 +368,10 @@ def test_threads_search_while_rows_come_and_go(gpu):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda i, c: c(), "needs n_bits"),
+        (lambda i, c: c(), "n_bits must be an int"),
         (lambda i, c: c(n_bits=0), "n_bits must be from 1 to 1024, got 0"),
         (lambda i, c: c(n_bits=1025), "n_bits must be from 1 to 1024, got 1025"),
-        (lambda i, c: c(n_bits=8, ids=[1]), "ids were given without codes"),
+        (lambda i, c: c(n_bits=8, ids=[1]), "ids must be None for an index without codes"),
         (lambda i, c: c(n_bits=8, overflow="drop"), 'overflow must be "raise" or "stream", got'),
         (lambda i, c: c(np.zeros(3, np.uint8)), "codes must be a packed uint8 matrix"),
         (lambda i, c: c(np.zeros((2, 1))), "packed uint8 matrix"),
@@ -379,8 +380,9 @@ def test_threads_search_while_rows_come_and_go(gpu):
         (lambda i, c: i.add(np.zeros((1, 2), np.uint8), ids=[0]), "new, got 0"),
         (lambda i, c: i.add(np.zeros((2, 2), np.uint8), ids=[7, 7]), "unique, got 7"),
         (lambda i, c: i.remove([0, 7]), "in the index, got 7"),
-        (lambda i, c: i.search(np.zeros((1, 2), np.uint8), 0), "k must be at least 1"),
-        (lambda i, c: i.search(np.zeros((1, 2), np.uint8), 1, candidates=0), "candidates must be at least 1"),
+        (lambda i, c: i.search(np.zeros((1, 2), np.uint8), 0), "k must be an int of at least 1"),
+        (lambda i, c: i.search(np.zeros((1, 2), np.uint8), 1, candidates=5), "candidates must be None unless"),
+        (lambda i, c: i.search(np.zeros((1, 2), np.uint8), 1, method="ann"), "method must be one of"),
         (lambda i, c: i.search(np.zeros((1, 2), np.uint8), 1, filter=[True]), "each of the 2 rows"),
         (lambda i, c: i.search(np.zeros((1, 2), np.uint8), 1, filter=[5]), "in the index, got 5"),
         (lambda i, c: i.search(np.zeros((1, 2), np.uint8), 1, np.full(12, np.nan)), "finite"),

@@ -136,14 +136,14 @@ def words(live: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
 
 def pieces_of(index: Index, size: int = MERGED_BYTES) -> Iterator[tuple[Codes, Ids]]:
     """Codes and ids of the rows of an `Index`, at most so many bytes at once: a mapped index is read piece by piece."""
-    rows = index._rows
-    width = n_bytes(rows.n_bits)
+    snapshot = index._snapshot
+    width = n_bytes(snapshot.n_bits)
     step = max(1, size // (width * index_segments.LANES))
-    for segment in rows.segments:
+    for segment in snapshot.segments:
         live = None if segment.wanted is None else index_segments.flags(segment)
         for start in range(0, len(segment.blocks), step):
             taken = slice(start * index_segments.LANES, (start + step) * index_segments.LANES)
             ids = segment.ids[taken]
             codes = np.empty((len(ids), width), np.uint8)
-            _kernel.restore(segment.blocks[start : start + step], rows.order, codes, n_threads())
+            _kernel.restore(segment.blocks[start : start + step], snapshot.order, codes, n_threads())
             yield (codes, ids) if live is None else (codes[live[taken]], ids[live[taken]])

@@ -11,12 +11,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_ids, check_queries, check_weights
+from bitrank.checks import check_count, check_ids, check_method, check_queries, check_weights
 from bitrank.gpu import search
 from bitrank.gpu.cuda import Device, DeviceError
 from bitrank.gpu.store import Store
 from bitrank.index import Index as CpuIndex
-from bitrank.vocabulary import Codes, Ids, Queries, Results, Weights
+from bitrank.index.searching import AnyQueries
+from bitrank.vocabulary import Codes, Ids, Method, Queries, Results, Weights
 
 MAX_BITS = 1024
 
@@ -36,7 +37,7 @@ class Index:
     ids : int64 array of shape (n,), optional
         Unique and not negative; 0 to n - 1 by default, which takes no memory.
     weights : float array of shape (n_bits,), optional
-        Weights of searches that bring none; None is plain Hamming distance.
+        Default weights of searches; None is plain Hamming distance.
     device : int
         Number of the GPU.
     memory : int, optional
@@ -58,9 +59,9 @@ class Index:
         overflow: Literal["raise", "stream"] = "raise",
     ) -> None:
         if codes is None and n_bits is None:
-            raise ValueError("an index without codes needs n_bits")
+            raise ValueError("n_bits must be an int for an index without codes, got None")
         if codes is None and ids is not None:
-            raise ValueError("ids were given without codes")
+            raise ValueError("ids must be None for an index without codes, got ids")
         if overflow not in ("raise", "stream"):
             raise ValueError(f'overflow must be "raise" or "stream", got {overflow!r}')
         self._n_bits = n_bits if n_bits is not None else 8 * _width(codes)
@@ -76,7 +77,7 @@ class Index:
 
     @classmethod
     def from_index(cls, index: CpuIndex, **options: Any) -> Index:
-        """Rows and weights of a `bitrank.Index`, read piece by piece: a saved index is not brought into host memory.
+        """Copy rows and weights of a `bitrank.Index` piece by piece: a mapped one is not brought into host memory.
 
         Options are `device`, `memory` and `overflow`.
         """
@@ -87,17 +88,17 @@ class Index:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **options: Any) -> Index:
-        """Rows and weights of an index that `bitrank.Index.save` wrote; options as in `from_index`."""
+        """Copy rows and weights of an index that `bitrank.Index.save` wrote; options as in `from_index`."""
         return cls.from_index(CpuIndex.load(path), **options)
 
     @property
     def n_bits(self) -> int:
-        """Bits of a code."""
+        """Bits per code."""
         return self._n_bits
 
     @property
     def weights(self) -> Weights | None:
-        """Weights of searches that bring none; new ones take effect at the next search."""
+        """Default weights of searches; new ones take effect at the next search."""
         return self._weights
 
     @weights.setter
@@ -156,35 +157,36 @@ class Index:
 
     def search(
         self,
-        queries: npt.NDArray[Any],
+        queries: AnyQueries,
         k: int,
         weights: npt.ArrayLike | None = None,
-        filter: npt.ArrayLike | None = None,  # noqa: A002
+        *,
+        method: Method = "exact",
         candidates: int | None = None,
+        filter: npt.ArrayLike | None = None,  # noqa: A002
         threads: int | None = None,
     ) -> Results:
-        """The k nearest rows of each query; arguments and results are those of `bitrank.Index.search`.
+        """Find the k nearest rows of each query; arguments and results are those of `bitrank.Index.search`.
 
         `threads` has no effect.
         """
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
-        if candidates is not None and candidates < 1:
-            raise ValueError(f"candidates must be at least 1, got {candidates}")
+        k = check_count("k", k, 1)
+        n_candidates = check_method(method, k, candidates)
         codes, rows = self._check_queries(queries, weights)
         with self._work():
             chunks = self._store.wanted(filter)
-            return search.nearest(self._device, chunks, codes, rows, k, candidates)
+            return search.nearest(self._device, chunks, codes, rows, k, n_candidates)
 
     def search_radius(
         self,
-        queries: npt.NDArray[Any],
+        queries: AnyQueries,
         radius: float,
         weights: npt.ArrayLike | None = None,
+        *,
         filter: npt.ArrayLike | None = None,  # noqa: A002
         threads: int | None = None,
     ) -> Results:
-        """All rows within a distance of each query; arguments and results are those of `bitrank.Index.search_radius`.
+        """Find all rows within a distance of each query; arguments and results are those of `bitrank.Index`.
 
         `threads` has no effect.
         """

@@ -88,7 +88,7 @@ class Store:
         n, width = len(index), n_bytes(self._n_bits)
         if not n:
             return
-        in_order = max(int(segment.ids.max()) for segment in index._rows.segments) == n - 1
+        in_order = max(int(segment.ids.max()) for segment in index._snapshot.segments) == n - 1
         if not self._stream:
             self._check_room(n, width if in_order else width + 8)
         if in_order and self._n_fitting(width) >= n:
