@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.gpu.chunks import Chunk
-from bitrank.gpu.kernels import THREADS, Kernels, Scratch, Task, table
+from bitrank.gpu.kernels import THREADS, Kernels, Scratch, Task, opaque, table
 from bitrank.lazy import import_extra
 
 # Device memory that is left free for searches.
@@ -98,7 +98,7 @@ class Device:
     def mark(self, chunk: Chunk, ids: Any) -> tuple[Any, int]:
         """Bits of a chunk's live rows whose ids are in an ascending list on the device, and their number."""
         marked, count = self.cp.empty(-(-len(chunk) // 32), np.uint32), self.cp.zeros(1, np.uint64)
-        row = np.array(table((chunk,))[0])
+        row = opaque(table((chunk,)))
         self._kernels.launch("mark", -(-len(chunk) // THREADS), row, ids, np.int64(len(ids)), marked, count)
         return marked, int(count[0])
 

@@ -93,7 +93,7 @@ class Scratch:
         n_queries, width = task.codes.shape
         self._n_groups = next(groups for groups in (1, 2, 4) if n_queries <= 16 * groups)
         self._dp4a = n_queries == 1 and width in DP4A_WIDTHS
-        self._state = state = np.zeros((), STATE)
+        self._state = state = np.zeros(1, STATE)
         state["n_queries"], state["n_bytes"], state["n_bits"] = n_queries, width, task.weights.shape[1]
         state["k"], state["n_out"], state["capacity"] = task.k, task.n_out, task.capacity
         self._allocate(self._inputs(), self._sizes())
@@ -154,7 +154,7 @@ class Scratch:
         return np.asarray(self._kernels.cp.asnumpy(self._memory[first : first + n * size])).view(dtype)
 
     def _launch(self, name: str, n_blocks: int, *arguments: Any, **options: Any) -> None:
-        self._kernels.launch(name, n_blocks, self._state, *arguments, **options)
+        self._kernels.launch(name, n_blocks, opaque(self._state), *arguments, **options)
 
     def restart(self) -> None:
         """Forget the best rows and the hits, but not the limits."""
@@ -167,7 +167,9 @@ class Scratch:
             return
         n_queries, width = self._task.codes.shape
         if chunks is not self._chunks:
-            self._chunks, self._table = chunks, self._kernels.cp.asarray(table(chunks).view(np.uint8))
+            self._chunks, rows = chunks, table(chunks).view(np.uint8)
+            self._table = self._kernels.cp.empty(rows.shape, np.uint8)
+            self._table.set(rows, stream=self._kernels.cp.cuda.get_current_stream())
             self._state["chunks"], self._state["n_chunks"] = self._table.data.ptr, len(chunks)
         macros = {"N_BYTES": width, "QUERY_GROUPS": self._n_groups, "DP4A": int(self._dp4a), "TILE": plan.TILE}
         options = tuple(f"-D{name}={value}" for name, value in macros.items())
@@ -176,9 +178,7 @@ class Scratch:
             n_threads = phase.n_tiles * plan.TILE * n_queries
             self._launch("score", -(-n_threads // THREADS), *numbers, macros=options)
         else:
-            n_operands = self._n_groups * -(-width // 8)
-            in_registers = self._dp4a or n_operands <= (2 if self._n_groups == 1 else 8)  # as FRAGMENTS_SHARED says
-            shared = 0 if in_registers else 1024 * n_operands
+            shared = 0 if self._dp4a else shared_bytes(self._n_groups, width)
             self._launch("scan", -(-phase.n_tiles * 32 // THREADS), *numbers, macros=options, shared=shared)
 
     def keep_best(self) -> None:
@@ -206,6 +206,17 @@ class Scratch:
         """The first n hits of a query, in no order."""
         start = query * self._task.capacity
         return self._download("hit_ids", start, n, np.int64), self._download("hits", start, n, np.float32)
+
+
+def shared_bytes(n_groups: int, width: int) -> int:
+    """Shared memory for the signed weights, where they do not fit in registers: see FRAGMENTS_SHARED in scan.cu."""
+    n_operands = n_groups * -(-width // 8)
+    return 0 if n_operands <= (2 if n_groups == 1 else 8) else 1024 * n_operands
+
+
+def opaque(structure: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A structure as a kernel's argument without names: CuPy would describe every field of it at every launch."""
+    return structure.view(np.dtype((np.void, structure.itemsize)))
 
 
 def table(chunks: tuple[Chunk, ...]) -> npt.NDArray[Any]:

@@ -23,6 +23,7 @@ NOTHING = 1 << 30
 _CLIPS = np.float32(0.5) ** np.arange(8, dtype=np.float32)
 _HEAVIEST = 32  # bits that the choice looks at one by one; of the others it looks at a sample
 _SAMPLE = 4096
+_EVEN = 4  # up to this largest weight, in units of the mean, no clip pays
 # Products that floating point puts just below an integer are rounded up to it; `offsets` allows for far more.
 _EPSILON = 1e-9
 
@@ -74,6 +75,8 @@ def _scales(weights: Weights, rarity: float) -> npt.NDArray[np.float64]:
     """
     largest = weights.max(axis=1, keepdims=True)
     largest[largest == 0] = 1
+    if (largest <= _EVEN * weights.mean(axis=1, keepdims=True, dtype=np.float64)).all():
+        return np.asarray(LARGEST / largest[:, 0].astype(np.float64))
     step = max(1, weights.size // _SAMPLE)
     n_bits = weights.shape[1]
     taken = np.r_[:_HEAVIEST, _HEAVIEST:n_bits:step][: n_bits if step == 1 else None]

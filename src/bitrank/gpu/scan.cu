@@ -14,13 +14,20 @@
 #define AT_ONCE (N_BYTES < 16 ? 8 : 64 / N_BYTES)  // codes per lane
 #define WINDOW (32 * AT_ONCE)
 #else
-// Groups of eight codes that are loaded together, and that are summed together.
-#define FRAGMENTS_SHARED (4 * QUERY_GROUPS * N_STEPS > (QUERY_GROUPS == 1 ? 16 : 64))
+// Signed weights stay in registers where they fit. Groups of eight codes that are summed together, and loaded together.
+#ifndef MAX_REGISTERS
+#define MAX_REGISTERS (QUERY_GROUPS == 1 ? 16 : 64)
+#endif
+#define FRAGMENTS_SHARED (4 * QUERY_GROUPS * N_STEPS > MAX_REGISTERS)
+#ifndef TOGETHER
 #define TOGETHER (FRAGMENTS_SHARED ? 4 : 4 / QUERY_GROUPS)
+#endif
+#ifndef LOADED
 #define LOADED (FRAGMENTS_SHARED ? 4 : 8)
+#endif
 #define WINDOW (8 * LOADED)
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS (QUERY_GROUPS == 1 ? 3 : 2)  // on a multiprocessor, by the registers they need
+#define MIN_BLOCKS (QUERY_GROUPS == 1 ? 3 : 2)  // per multiprocessor, by the registers they need
 #endif
 #endif
 
@@ -56,14 +63,14 @@ __device__ inline Tile tile_at(const State &state, i64 number) {
     return tile;
 }
 
-__device__ inline float distance(const float *tables, const u8 *code, float limit) {
+__device__ inline u32 distance(const float *tables, const u8 *code, u32 limit) {
     float sum = 0;
 #pragma unroll 8
     for (int byte = 0; byte < N_BYTES; ++byte) {
-        if (byte && byte % 16 == 0 && sum > limit) break;  // sums only grow
-        sum += tables[byte * 256 + code[byte]];
+        if (byte && byte % 16 == 0 && __float_as_uint(sum) > limit) break;  // sums only grow
+        sum = add(sum, tables[byte * 256 + code[byte]]);
     }
-    return sum;
+    return __float_as_uint(sum);
 }
 
 // Score one row of a tile exactly and keep it if it is live and within the query's limit.
@@ -71,8 +78,8 @@ __device__ __noinline__ void consider(const State &state, i64 number, int query,
     const Tile tile = tile_at(state, number);
     if (row >= tile.n || (tile.live && !(tile.live[row / 32] >> row % 32 & 1))) return;
     const u8 *code = tile.codes + (i64)row * N_BYTES;
-    const float limit = state.limits[query];
-    const float sum = distance(state.tables + (i64)query * N_BYTES * 256, code, limit);
+    const u32 limit = state.limits[query];
+    const u32 sum = distance(state.tables + (i64)query * N_BYTES * 256, code, limit);
     if (sum > limit) return;
     const i64 id = tile.ids ? tile.ids[row] : tile.first_id + row;
     if (sum == limit && id > state.limit_ids[query]) return;
@@ -87,7 +94,7 @@ __device__ __noinline__ void consider(const State &state, i64 number, int query,
     state.hits[slot] = sum;
     state.hit_ids[slot] = id;
     if (state.second_tables)
-        state.hit_seconds[slot] = distance(state.second_tables + (i64)query * N_BYTES * 256, code, INFINITY);
+        state.hit_seconds[slot] = distance(state.second_tables + (i64)query * N_BYTES * 256, code, INFINITE);
 }
 
 // Every row of a tile against every query, by one warp.
@@ -179,6 +186,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(const __grid_constant__ S
 #define LOAD_UNITS (N_BYTES % 8 ? 1 : N_UNITS % 8 == 0 ? 8 : N_UNITS % 4 == 0 ? 4 : N_UNITS % 2 == 0 ? 2 : 1)
 #define LOAD_WORDS (LOAD_UNITS > 1 ? LOAD_UNITS / 2 : 1)
 #define N_LOADS (N_UNITS / LOAD_UNITS)
+constexpr int unrolled_loads = FRAGMENTS_SHARED ? 1 : N_LOADS;
 
 // 16 * LOAD_UNITS bits of a lane's part of a code.
 __device__ inline void load_part(const u8 *code, int lane_part, int load, u32 *words) {
@@ -217,30 +225,76 @@ __device__ inline bool none_live(const Tile &tile, int first) {
     return true;
 }
 
-// Sixteen sums per query group and group of eight codes: queries are rows of the matrix operation, codes columns. Sums
-// start at minus the query's limit, so that a hit is a negative sum.
+// Add one load of N groups of codes to their sums; `fragment` and `word` say where operands are.
+template <int N, int GROUPS, typename Fragment, typename Word>
+__device__ __forceinline__ void add_load(int (&sums)[N][GROUPS][4], int load, Fragment fragment, Word word) {
+#pragma unroll
+    for (int part = 0; part < LOAD_WORDS; ++part)
+#pragma unroll
+        for (int pair = 0; pair < (LOAD_UNITS > 1 ? 4 : 2); ++pair) {
+            uint4 weights[GROUPS];
+#pragma unroll
+            for (int group = 0; group < GROUPS; ++group)
+                weights[group] = fragment(group, 2 * LOAD_UNITS * load + 4 * part + pair);
+#pragma unroll
+            for (int c = 0; c < N; ++c) {
+                const u32 x = word(c, part), z = LOAD_UNITS > 1 ? x : x | x << 12;
+                const u32 low = expand(z, 2 * pair), high = expand(z, 2 * pair + 1);
+#pragma unroll
+                for (int group = 0; group < GROUPS; ++group) multiply(sums[c][group], weights[group], low, high);
+            }
+        }
+}
+
+// Sum eight codes again and consider those with negative sums, if they are in row `first` or later; by a whole warp.
+// Sum j of a lane is of column 2 * part + j % 2, and of its second query from j = 2 on.
+__device__ __noinline__ void consider_group(const State &state, i64 number, int row, int first) {
+    const int lane = threadIdx.x % 32, column = lane / 4, lane_part = lane % 4;
+    const u8 *code = tile_at(state, number).codes + (row + column) * N_BYTES;
+#pragma unroll 1
+    for (int group = 0; group < QUERY_GROUPS; ++group) {
+        const uint4 *fragments = state.fragments + group * N_STEPS * 32 + lane;
+        const int query = 16 * group + column;
+        int sums[1][1][4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums[0][0][j] = state.offsets[2 * (query + j / 2 * 8)];
+#pragma unroll 1
+        for (int load = 0; load < N_LOADS; ++load) {
+            u32 words[LOAD_WORDS];
+            load_part(code, lane_part, load, words);
+            add_load(sums, load, [&](int, int step) { return fragments[step * 32]; },
+                     [&](int, int part) { return words[part]; });
+        }
+#pragma unroll 1
+        for (int j = 0; j < 4; ++j) {
+            const int sum = j < 2 ? j ? sums[0][0][1] : sums[0][0][0] : j > 2 ? sums[0][0][3] : sums[0][0][2];
+            const int place = row + 2 * lane_part + j % 2;
+            if (sum < 0 && place >= first) consider(state, number, query + j / 2 * 8, place);
+        }
+        __syncwarp();
+    }
+}
+
+// Queries are rows of the matrix operation, eight codes its columns. Sums start at minus the query's limit, such that a
+// hit is a negative sum. The loop only notes where hits are: they are rare, and it stays in the instruction cache.
 extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS)
 scan(const __grid_constant__ State state, u32 n_tiles, u32 stride, u32 ratio) {
     const int lane = threadIdx.x % 32, column = lane / 4, lane_part = lane % 4;
 #if FRAGMENTS_SHARED
-    extern __shared__ uint4 shared_fragments[];
-    for (int i = threadIdx.x; i < QUERY_GROUPS * N_STEPS * 32; i += blockDim.x)
-        shared_fragments[i] = state.fragments[i];
+    extern __shared__ uint4 fragments[];
+    for (int i = threadIdx.x; i < QUERY_GROUPS * N_STEPS * 32; i += blockDim.x) fragments[i] = state.fragments[i];
     __syncthreads();
-#define FRAGMENT(group, step) shared_fragments[((group) * N_STEPS + (step)) * 32 + lane]
+    const auto fragment = [&](int group, int step) { return fragments[(group * N_STEPS + step) * 32 + lane]; };
 #else
-    uint4 fragments[QUERY_GROUPS][N_STEPS];
+    uint4 fragments[QUERY_GROUPS * N_STEPS];
 #pragma unroll
-    for (int group = 0; group < QUERY_GROUPS; ++group)
-#pragma unroll
-        for (int step = 0; step < N_STEPS; ++step)
-            fragments[group][step] = state.fragments[(group * N_STEPS + step) * 32 + lane];
-#define FRAGMENT(group, step) fragments[group][step]
+    for (int i = 0; i < QUERY_GROUPS * N_STEPS; ++i) fragments[i] = state.fragments[i * 32 + lane];
+    const auto fragment = [&](int group, int step) { return fragments[group * N_STEPS + step]; };
 #endif
-    int offsets[QUERY_GROUPS][4];
+    int offsets[4 * QUERY_GROUPS];
 #pragma unroll
     for (int j = 0; j < 4 * QUERY_GROUPS; ++j)
-        offsets[j / 4][j % 4] = state.offsets[2 * (j / 4 * 16 + j % 4 / 2 * 8 + column) + j % 2];
+        offsets[j] = state.offsets[2 * (j / 4 * 16 + j % 4 / 2 * 8 + column) + j % 2];
     const u32 n_warps = gridDim.x * (blockDim.x / 32);
     for (u32 i = (blockIdx.x * blockDim.x + threadIdx.x) / 32; i < n_tiles; i += n_warps) {
         const i64 number = tile_number(i, stride, ratio);
@@ -251,68 +305,32 @@ scan(const __grid_constant__ State state, u32 n_tiles, u32 stride, u32 ratio) {
             // The last window ends with the tile and begins among rows that were scanned before.
             const int start = min(first, tile.n - WINDOW);
             const u8 *codes = tile.codes + (start + column) * N_BYTES;
-            u32 words[LOADED][FRAGMENTS_SHARED ? 1 : N_LOADS][LOAD_WORDS];
-#if !FRAGMENTS_SHARED
+            u32 words[LOADED][FRAGMENTS_SHARED ? 1 : N_LOADS][LOAD_WORDS], hits = 0;
 #pragma unroll
-            for (int l = 0; l < LOADED; ++l)
-#pragma unroll
-                for (int load = 0; load < N_LOADS; ++load) load_part(codes + 8 * l * N_BYTES, lane_part, load, words[l][load]);
-#endif
+            for (int j = 0; j < (FRAGMENTS_SHARED ? 0 : LOADED * N_LOADS); ++j)
+                load_part(codes + j / N_LOADS * 8 * N_BYTES, lane_part, j % N_LOADS, words[j / N_LOADS][j % N_LOADS]);
 #pragma unroll
             for (int l = 0; l < LOADED; l += TOGETHER) {
-                int sums[TOGETHER][QUERY_GROUPS][4];
+                int sums[TOGETHER][QUERY_GROUPS][4], any = 0;
 #pragma unroll
-                for (int c = 0; c < TOGETHER; ++c)
-#pragma unroll
-                    for (int group = 0; group < QUERY_GROUPS; ++group)
-#pragma unroll
-                        for (int r = 0; r < 4; ++r) sums[c][group][r] = offsets[group][r];
-#if FRAGMENTS_SHARED
-#pragma unroll 1
-#else
-#pragma unroll
-#endif
+                for (int j = 0; j < TOGETHER * QUERY_GROUPS * 4; ++j)
+                    sums[j / (4 * QUERY_GROUPS)][j / 4 % QUERY_GROUPS][j % 4] = offsets[j % (4 * QUERY_GROUPS)];
+#pragma unroll(unrolled_loads)
                 for (int load = 0; load < N_LOADS; ++load) {
-#if FRAGMENTS_SHARED
+                    const int place = FRAGMENTS_SHARED ? 0 : load;
 #pragma unroll
-                    for (int c = 0; c < TOGETHER; ++c) load_part(codes + 8 * c * N_BYTES, lane_part, load, words[c][0]);
-#define WORDS(c) words[c][0]
-#else
-#define WORDS(c) words[l + (c)][load]
-#endif
-#pragma unroll
-                    for (int part = 0; part < LOAD_WORDS; ++part)
-#pragma unroll
-                        for (int pair = 0; pair < (LOAD_UNITS > 1 ? 4 : 2); ++pair) {
-                            const int step = 2 * LOAD_UNITS * load + 4 * part + pair;
-                            uint4 weights[QUERY_GROUPS];
-#pragma unroll
-                            for (int group = 0; group < QUERY_GROUPS; ++group) weights[group] = FRAGMENT(group, step);
-#pragma unroll
-                            for (int c = 0; c < TOGETHER; ++c) {
-                                const u32 x = WORDS(c)[part];
-                                const u32 word = LOAD_UNITS > 1 ? x : x | x << 12;
-                                const u32 low = expand(word, 2 * pair), high = expand(word, 2 * pair + 1);
-#pragma unroll
-                                for (int group = 0; group < QUERY_GROUPS; ++group)
-                                    multiply(sums[c][group], weights[group], low, high);
-                            }
-                        }
+                    for (int c = 0; c < (FRAGMENTS_SHARED ? TOGETHER : 0); ++c)
+                        load_part(codes + 8 * (l + c) * N_BYTES, lane_part, load, words[l + c][0]);
+                    add_load(sums, load, fragment, [&](int c, int part) { return words[l + c][place][part]; });
                 }
-                int any = 0;
 #pragma unroll
                 for (int j = 0; j < TOGETHER * QUERY_GROUPS * 4; ++j)
                     any |= sums[j / (4 * QUERY_GROUPS)][j / 4 % QUERY_GROUPS][j % 4];
-                if (any >= 0) continue;
-                u64 hits = 0;
-#pragma unroll
-                for (int j = 0; j < TOGETHER * QUERY_GROUPS * 4; ++j)
-                    hits |= (u64)(sums[j / (4 * QUERY_GROUPS)][j / 4 % QUERY_GROUPS][j % 4] < 0) << j;
-                for (; hits; hits &= hits - 1) {
-                    const int j = __ffsll(hits) - 1, group = j / 4 % QUERY_GROUPS;
-                    const int row = start + 8 * (l + j / (4 * QUERY_GROUPS)) + 2 * lane_part + j % 2;
-                    if (row >= first) consider(state, number, 16 * group + j % 4 / 2 * 8 + column, row);
-                }
+                hits = __funnelshift_l(any, hits, 1);  // the sign
+            }
+            for (hits = __reduce_or_sync(~0u, hits); hits; hits &= hits - 1) {
+                const int l = LOADED - TOGETHER * __ffs(hits);
+                for (int c = l; c < l + TOGETHER; ++c) consider_group(state, number, start + 8 * c, first);
             }
         }
     }

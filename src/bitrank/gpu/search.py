@@ -66,11 +66,11 @@ def within(device: Any, chunks: Chunks, codes: Codes, weights: Weights, radius: 
     """All live rows within a distance of each query, nearest first."""
     n_rows, capacity = sum(map(len, chunks)), plan.CAPACITY
     hits: list[tuple[Ids, npt.NDArray[np.float32]]] = []
-    while len(hits) < len(codes) and n_rows:
+    while len(hits) < len(codes) and n_rows and radius >= 0:
         n_queries = plan.queries_together(len(codes) - len(hits), capacity)
         batch = slice(len(hits), len(hits) + n_queries)
         rows, n_queries = _rows(weights, batch), len(codes[batch])
-        limits = np.full(n_queries, radius, np.float32)
+        limits = np.full(n_queries, abs(radius), np.float32)  # -0.0 is 0.0
         quantised = quantise(codes[batch], rows, n_rows, 1)
         task = Task(codes[batch], _per_query(rows, n_queries), None, quantised, limits, 0, 0, min(capacity, n_rows))
         scratch = device.scratch(task)

@@ -8,24 +8,26 @@ extern "C" __global__ void fill_tables(const __grid_constant__ State state, int 
     const int difference = value ^ state.query_codes[blockIdx.x];
     float sum = 0;
     for (int bit = 0; bit < 8 && 8 * byte + bit < state.n_bits; ++bit)
-        if (difference >> (7 - bit) & 1) sum += weights[8 * byte + bit];
+        if (difference >> (7 - bit) & 1) sum = add(sum, weights[8 * byte + bit]);
     (second ? state.second_tables : state.tables)[(i64)blockIdx.x * 256 + value] = sum;
 }
 
 // Where integer sums start such that every distance up to the limit gives a negative sum: as `offsets` in quantise.py.
-__device__ inline int offset_for(const State &state, int query, float limit) {
-    if (limit == INFINITY) return -(1 << 30);
+__device__ inline int offset_for(const State &state, int query, u32 limit) {
+    if (limit == INFINITE) return -(1 << 30);
+    double distance;
+    asm("cvt.f64.f32 %0, %1;" : "=d"(distance) : "f"(__uint_as_float(limit)));  // of subnormal numbers too
     const double slack = 1 + 1e-6 * (state.n_bytes + 16);
-    const double reach = floor(limit * state.scales[query] * slack);
+    const double reach = floor(distance * state.scales[query] * slack);
     return 8 * (state.constants[query] - 1 - (reach < (1 << 26) ? (int)reach : 1 << 26));
 }
 
 struct Entries {
-    const float *top, *hits;
+    const u32 *top, *hits;
     const i64 *top_ids, *hit_ids;
     int n_top;
 
-    __device__ u32 key(int i) const { return __float_as_uint(i < n_top ? top[i] : hits[i - n_top]); }
+    __device__ u32 key(int i) const { return i < n_top ? top[i] : hits[i - n_top]; }
     __device__ i64 id(int i) const { return i < n_top ? top_ids[i] : hit_ids[i - n_top]; }
 };
 
@@ -106,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(1024) keep_best(const __grid_consta
         const bool within = entry_key < key || (entry_key == key && (u64)entry_id <= id);
         if (!within && !overflow) continue;
         const u32 place = atomicAdd(&n_kept, 1);
-        state.top[target + place] = __uint_as_float(entry_key);
+        state.top[target + place] = entry_key;
         state.top_ids[target + place] = entry_id;
         if (state.second_tables)
             state.top_seconds[target + place] =
@@ -120,12 +122,11 @@ extern "C" __global__ void __launch_bounds__(1024) keep_best(const __grid_consta
     state.n_top[query] = n_kept;
     state.counts[query] = 0;
     if (overflow) *state.overflow = 1;
-    const float limit = __uint_as_float(key);
-    if (n >= k && (limit < state.limits[query] ||
-                   (limit == state.limits[query] && (i64)largest_id < state.limit_ids[query]))) {
-        state.limits[query] = limit;
+    if (n >= k && (key < state.limits[query] ||
+                   (key == state.limits[query] && (i64)largest_id < state.limit_ids[query]))) {
+        state.limits[query] = key;
         state.limit_ids[query] = (i64)largest_id;
-        if (state.offsets) state.offsets[2 * query] = state.offsets[2 * query + 1] = offset_for(state, query, limit);
+        if (state.offsets) state.offsets[2 * query] = state.offsets[2 * query + 1] = offset_for(state, query, key);
     }
 }
 
@@ -135,17 +136,17 @@ extern "C" __global__ void sort_best(const __grid_constant__ State state, int ha
     const int query = blockIdx.x % state.n_queries, i = blockIdx.x / state.n_queries * blockDim.x + threadIdx.x;
     const int n = state.n_top[query], n_out = state.n_out;
     const i64 start = ((i64)half * state.n_queries + query) * state.k;
-    const float *keys = (state.second_tables ? state.top_seconds : state.top) + start;
+    const u32 *keys = (state.second_tables ? state.top_seconds : state.top) + start;
     const i64 *ids = state.top_ids + start;
     int place = i;
     if (i < n) {
-        const float key = keys[i];
+        const u32 key = keys[i];
         const i64 id = ids[i];
         place = 0;
         for (int j = 0; j < n; ++j) place += keys[j] < key || (keys[j] == key && ids[j] < id);
     }
     if (place >= n_out) return;
-    state.out[(i64)query * n_out + place] = i < n ? keys[i] : INFINITY;
+    state.out[(i64)query * n_out + place] = i < n ? keys[i] : INFINITE;
     state.out_ids[(i64)query * n_out + place] = i < n ? ids[i] : -1;
 }
 

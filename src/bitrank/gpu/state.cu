@@ -4,9 +4,15 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-#ifndef INFINITY
-#define INFINITY __int_as_float(0x7f800000)
-#endif
+// Distances are kept as the bits of their float32, which order like the numbers: none is negative.
+#define INFINITE 0x7f800000u
+
+// A sum that keeps subnormal numbers, which CuPy tells the compiler to flush to zero.
+__device__ inline float add(float a, float b) {
+    float sum;
+    asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
+    return sum;
+}
 
 struct Chunk {
     const u8 *codes;
@@ -25,19 +31,19 @@ struct State {
     const int *constants;          // integer weight of the bits that are set in the query
     float *tables, *second_tables; // (n_queries, n_bytes, 256): weighted distance by value of a code's byte
     int *offsets;                  // (n_queries, 2): where integer sums start, in both columns of a lane; hits are negative
-    float *limits;                 // a hit is at most this far,
+    u32 *limits;                   // a hit is at most this far,
     i64 *limit_ids;                // and at this distance its id is at most this
     u32 *counts;                   // hits of the phase, also those beyond the capacity
-    float *hits;                   // (n_queries, capacity)
+    u32 *hits;                     // (n_queries, capacity)
     i64 *hit_ids;
-    float *hit_seconds;
-    float *top;                    // (2, n_queries, k): best rows of earlier phases; `keep_best` reads one half, writes the other
+    u32 *hit_seconds;  
+    u32 *top;                      // (2, n_queries, k): best rows of earlier phases; `keep_best` reads one half, writes the other
     i64 *top_ids;
-    float *top_seconds;
+    u32 *top_seconds;  
     int *n_top;
     int *overflow;                 // whether a phase had more hits than the capacity
     i64 *out_ids;                  // (n_queries, n_out)
-    float *out;
+    u32 *out;  
     int n_chunks, n_queries, n_bits, n_bytes, k, n_out;
     u32 capacity;
 };
