@@ -110,12 +110,13 @@ class NumpyScratch:
 
     def scan(self, chunks, phase):
         self.device.launched()
-        tiles = [(c, start) for c in chunks for start in range(0, len(c), plan.TILE)]
+        size = plan.tile(self.task.codes.shape[1])
+        tiles = [(c, start) for c in chunks for start in range(0, len(c), size)]
         if not phase.scored:
             starts = offsets(self.task.quantised, self.limits, self.task.codes.shape[1])
         for i in range(phase.n_tiles):
             chunk, start = tiles[phase.stride * (i + i // (phase.ratio - 1) + 1 if phase.ratio else i)]
-            rows = slice(start, min(start + plan.TILE, len(chunk)))
+            rows = slice(start, min(start + size, len(chunk)))
             codes, live = chunk.codes[rows], live_flags(chunk)[rows]
             ids = np.arange(len(chunk))[rows] + chunk.first_id if chunk.ids is None else chunk.ids[rows]
             bits = np.unpackbits(codes, axis=1).astype(np.int32)

@@ -180,7 +180,7 @@ def test_hits_beyond_the_capacity_lower_the_limit(gpu, monkeypatch):
     monkeypatch.setattr(plan, "RATIO", 2)
     codes = rng.integers(0, 256, (40 * plan.TILE, 8), dtype=np.uint8)
     tiles = np.arange(len(codes)) // plan.TILE
-    codes[tiles % plan.phases(40, 20)[-1].ratio != 0] &= 1
+    codes[tiles % plan.phases(40, 20, plan.TILE)[-1].ratio != 0] &= 1
     query = np.zeros((1, 8), np.uint8)
     restarts = []
     index, cpu = gpu.Index(codes), Index(codes)

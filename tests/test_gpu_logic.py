@@ -140,11 +140,11 @@ def test_operands_of_dp4a_give_the_integer_sums(width):
     np.testing.assert_array_equal(8 * sums, integer_sums(quantised, codes)[0])
 
 
-@given(st.one_of(st.integers(1, 200), st.integers(1, 10**6)), st.integers(1, 5000))
+@given(st.one_of(st.integers(1, 200), st.integers(1, 10**6)), st.integers(1, 5000), st.sampled_from([64, 512]))
 @settings(max_examples=100, deadline=None)
-def test_phases_cover_every_tile_once(n_tiles, k):
+def test_phases_cover_every_tile_once(n_tiles, k, size):
     seen = np.zeros(n_tiles, int)
-    for phase in plan.phases(n_tiles, k):
+    for phase in plan.phases(n_tiles, k, size):
         i = np.arange(phase.n_tiles)
         seen[phase.stride * (i + i // (phase.ratio - 1) + 1 if phase.ratio else i)] += 1
     assert (seen == 1).all()
@@ -153,7 +153,7 @@ def test_phases_cover_every_tile_once(n_tiles, k):
 def test_a_phase_has_room_for_the_hits_of_the_next():
     for n_tiles in (100, 10_000, 2_000_000):
         for k in (1, 100, 2048):
-            phases = plan.phases(n_tiles, k)
+            phases = plan.phases(n_tiles, k, plan.TILE)
             assert phases[0].scored
             assert phases[0].n_tiles * plan.TILE <= plan.capacity(k) * 2
             scanned = phases[0].n_tiles

@@ -171,11 +171,11 @@ class Scratch:
             self._table = self._kernels.cp.empty(rows.shape, np.uint8)
             self._table.set(rows, stream=self._kernels.cp.cuda.get_current_stream())
             self._state["chunks"], self._state["n_chunks"] = self._table.data.ptr, len(chunks)
-        macros = {"N_BYTES": width, "QUERY_GROUPS": self._n_groups, "DP4A": int(self._dp4a), "TILE": plan.TILE}
+        macros = {"N_BYTES": width, "QUERY_GROUPS": self._n_groups, "DP4A": int(self._dp4a), "TILE": plan.tile(width)}
         options = tuple(f"-D{name}={value}" for name, value in macros.items())
         numbers = [np.uint32(number) for number in (phase.n_tiles, phase.stride, phase.ratio)]
         if phase.scored:
-            n_threads = phase.n_tiles * plan.TILE * n_queries
+            n_threads = phase.n_tiles * plan.tile(width) * n_queries
             self._launch("score", -(-n_threads // THREADS), *numbers, macros=options)
         else:
             shared = 0 if self._dp4a else shared_bytes(self._n_groups, width)
@@ -211,7 +211,7 @@ class Scratch:
 def shared_bytes(n_groups: int, width: int) -> int:
     """Shared memory for the signed weights, where they do not fit in registers: see FRAGMENTS_SHARED in scan.cu."""
     n_operands = n_groups * -(-width // 8)
-    return 0 if n_operands <= (2 if n_groups == 1 else 8) else 1024 * n_operands
+    return 0 if n_operands <= (2 if n_groups == 1 else 4) else 1024 * n_operands
 
 
 def opaque(structure: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -222,7 +222,8 @@ def opaque(structure: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def table(chunks: tuple[Chunk, ...]) -> npt.NDArray[Any]:
     """Where chunks lie, and the tile that each begins with."""
     rows = np.zeros(len(chunks), CHUNK)
-    starts = np.cumsum([0, *plan.n_tiles([len(chunk) for chunk in chunks])])
+    size = plan.tile(chunks[0].codes.shape[1])
+    starts = np.cumsum([0, *plan.n_tiles([len(chunk) for chunk in chunks], size)])
     for row, chunk, start in zip(rows, chunks, starts, strict=False):
         row["codes"], row["n"], row["first_id"], row["first_tile"] = (
             address(chunk.codes),

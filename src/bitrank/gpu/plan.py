@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-TILE = 512  # codes that a warp scans in one go
+TILE = 512  # codes that a warp scans in one go, or as many as TILE_BYTES hold, in steps of 64
+TILE_BYTES = 8192
 SAMPLE = 8192  # rows of the first phase, or 4 k
 RATIO = 32
 CAPACITY = 16384  # hits per query and phase, or 4 k times the ratio
@@ -30,17 +31,28 @@ class Phase(NamedTuple):
     scored: bool  # without the integer bound
 
 
-def phases(n_tiles: int, k: int) -> list[Phase]:
-    """Phases that cover all tiles, each once.
+def tile(width: int) -> int:
+    """Codes of this many bytes in a tile.
 
     Examples
     --------
-    >>> phases(n_tiles=20, k=10)
+    >>> tile(8), tile(32)
+    (512, 256)
+    """
+    return min(TILE, max(64, TILE_BYTES // width // 64 * 64))
+
+
+def phases(n_tiles: int, k: int, size: int) -> list[Phase]:
+    """Phases that cover all tiles of a size, each once.
+
+    Examples
+    --------
+    >>> phases(n_tiles=20, k=10, size=512)
     [Phase(n_tiles=20, stride=1, ratio=0, scored=True)]
-    >>> [phase.n_tiles for phase in phases(n_tiles=10_000, k=10)]
+    >>> [phase.n_tiles for phase in phases(n_tiles=10_000, k=10, size=512)]
     [16, 384, 9600]
     """
-    first = -(-max(SAMPLE, 4 * k) // TILE)
+    first = -(-max(SAMPLE, 4 * k) // size)
     if n_tiles <= 2 * first:
         return [Phase(n_tiles, 1, 0, scored=True)]
     n_scans = max(1, int(np.ceil(np.log(n_tiles / first) / np.log(RATIO) - 1e-9)))
@@ -68,6 +80,6 @@ def queries_together(n_queries: int, hits: int) -> int:
     return max(1, min(n_queries, QUERIES, MAX_HIT_BYTES // (HIT_BYTES * hits)))
 
 
-def n_tiles(lengths: list[int]) -> list[int]:
-    """Tiles of chunks of these lengths; no tile spans two chunks."""
-    return [-(-length // TILE) for length in lengths]
+def n_tiles(lengths: list[int], size: int) -> list[int]:
+    """Tiles of a size in chunks of these lengths; no tile spans two chunks."""
+    return [-(-length // size) for length in lengths]

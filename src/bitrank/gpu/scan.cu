@@ -2,8 +2,8 @@
 // A code within the bound is scored in float32 in the order of the reference and kept if it is within the limit.
 //
 // Compiled per length of codes and number of queries with these macros: N_BYTES (of a code), QUERY_GROUPS (of 16
-// queries), TILE (codes that a warp scans in one go, a multiple of 64), DP4A (1 for the kernel of one query). SCALE,
-// MASK and the order of bits are those of quantise.py, struct State is that of cuda.py.
+// queries), TILE (codes that a warp scans in one go), DP4A (1 for the kernel of one query). SCALE,
+// MASK and the order of bits are those of quantise.py, struct State is that of kernels.py.
 
 #define N_UNITS ((N_BYTES + 7) / 8)  // of 64 bits, 16 per lane: two steps of the matrix operation
 #define N_STEPS (2 * N_UNITS)
@@ -14,21 +14,13 @@
 #define AT_ONCE (N_BYTES < 16 ? 8 : 64 / N_BYTES)  // codes per lane
 #define WINDOW (32 * AT_ONCE)
 #else
-// Signed weights stay in registers where they fit. Groups of eight codes that are summed together, and loaded together.
-#ifndef MAX_REGISTERS
-#define MAX_REGISTERS (QUERY_GROUPS == 1 ? 16 : 64)
-#endif
-#define FRAGMENTS_SHARED (4 * QUERY_GROUPS * N_STEPS > MAX_REGISTERS)
-#ifndef TOGETHER
+// Signed weights stay in registers where they fit. Groups of eight codes that are summed together, and loaded together:
+// what was fastest on an H200 at 64 to 1024 bits.
+#define FRAGMENTS_SHARED (4 * QUERY_GROUPS * N_STEPS > (QUERY_GROUPS == 1 ? 16 : 32))
 #define TOGETHER (FRAGMENTS_SHARED ? 4 : 4 / QUERY_GROUPS)
-#endif
-#ifndef LOADED
-#define LOADED (FRAGMENTS_SHARED ? 4 : 8)
-#endif
+#define LOADED (FRAGMENTS_SHARED ? 4 : N_UNITS == 1 ? 16 : 8)
 #define WINDOW (8 * LOADED)
-#ifndef MIN_BLOCKS
 #define MIN_BLOCKS (QUERY_GROUPS == 1 ? 3 : 2)  // per multiprocessor, by the registers they need
-#endif
 #endif
 
 struct Tile {
@@ -225,58 +217,49 @@ __device__ inline bool none_live(const Tile &tile, int first) {
     return true;
 }
 
-// Add one load of N groups of codes to their sums; `fragment` and `word` say where operands are.
-template <int N, int GROUPS, typename Fragment, typename Word>
-__device__ __forceinline__ void add_load(int (&sums)[N][GROUPS][4], int load, Fragment fragment, Word word) {
+typedef int Sums[TOGETHER][QUERY_GROUPS][4];
+
+// Add one load of TOGETHER groups of codes to their sums; `fragment` and `word` say where operands are.
+template <typename Fragment, typename Word>
+__device__ __forceinline__ void add_load(Sums &sums, int load, Fragment fragment, Word word) {
 #pragma unroll
     for (int part = 0; part < LOAD_WORDS; ++part)
 #pragma unroll
         for (int pair = 0; pair < (LOAD_UNITS > 1 ? 4 : 2); ++pair) {
-            uint4 weights[GROUPS];
+            uint4 weights[QUERY_GROUPS];
 #pragma unroll
-            for (int group = 0; group < GROUPS; ++group)
+            for (int group = 0; group < QUERY_GROUPS; ++group)
                 weights[group] = fragment(group, 2 * LOAD_UNITS * load + 4 * part + pair);
 #pragma unroll
-            for (int c = 0; c < N; ++c) {
+            for (int c = 0; c < TOGETHER; ++c) {
                 const u32 x = word(c, part), z = LOAD_UNITS > 1 ? x : x | x << 12;
                 const u32 low = expand(z, 2 * pair), high = expand(z, 2 * pair + 1);
 #pragma unroll
-                for (int group = 0; group < GROUPS; ++group) multiply(sums[c][group], weights[group], low, high);
+                for (int group = 0; group < QUERY_GROUPS; ++group) multiply(sums[c][group], weights[group], low, high);
             }
         }
 }
 
-// Sum eight codes again and consider those with negative sums, if they are in row `first` or later; by a whole warp.
-// Sum j of a lane is of column 2 * part + j % 2, and of its second query from j = 2 on.
-__device__ __noinline__ void consider_group(const State &state, i64 number, int row, int first) {
-    const int lane = threadIdx.x % 32, column = lane / 4, lane_part = lane % 4;
-    const u8 *code = tile_at(state, number).codes + (row + column) * N_BYTES;
-#pragma unroll 1
-    for (int group = 0; group < QUERY_GROUPS; ++group) {
-        const uint4 *fragments = state.fragments + group * N_STEPS * 32 + lane;
-        const int query = 16 * group + column;
-        int sums[1][1][4];
+// Negative sums are hits, if they are of row `first` or later. Sum j % 4 of a lane is of column 2 * part + j % 2, and of
+// its second query from j % 4 = 2 on.
+__device__ __forceinline__ void consider_hits(const State &state, i64 number, const Sums &sums, int row, int first) {
+    const int lane = threadIdx.x % 32, n = TOGETHER * QUERY_GROUPS * 4;
+    int any = 0;
 #pragma unroll
-        for (int j = 0; j < 4; ++j) sums[0][0][j] = state.offsets[2 * (query + j / 2 * 8)];
-#pragma unroll 1
-        for (int load = 0; load < N_LOADS; ++load) {
-            u32 words[LOAD_WORDS];
-            load_part(code, lane_part, load, words);
-            add_load(sums, load, [&](int, int step) { return fragments[step * 32]; },
-                     [&](int, int part) { return words[part]; });
-        }
-#pragma unroll 1
-        for (int j = 0; j < 4; ++j) {
-            const int sum = j < 2 ? j ? sums[0][0][1] : sums[0][0][0] : j > 2 ? sums[0][0][3] : sums[0][0][2];
-            const int place = row + 2 * lane_part + j % 2;
-            if (sum < 0 && place >= first) consider(state, number, query + j / 2 * 8, place);
-        }
-        __syncwarp();
+    for (int j = 0; j < n; ++j) any |= sums[j / (4 * QUERY_GROUPS)][j / 4 % QUERY_GROUPS][j % 4];
+    if (any >= 0) return;
+    u64 hits = 0;
+#pragma unroll
+    for (int j = 0; j < n; ++j) hits |= (u64)(sums[j / (4 * QUERY_GROUPS)][j / 4 % QUERY_GROUPS][j % 4] < 0) << j;
+    for (; hits; hits &= hits - 1) {
+        const int j = __ffsll(hits) - 1, query = 16 * (j / 4 % QUERY_GROUPS) + j % 4 / 2 * 8 + lane / 4;
+        const int place = row + 8 * (j / (4 * QUERY_GROUPS)) + 2 * (lane % 4) + j % 2;
+        if (place >= first) consider(state, number, query, place);
     }
 }
 
 // Queries are rows of the matrix operation, eight codes its columns. Sums start at minus the query's limit, such that a
-// hit is a negative sum. The loop only notes where hits are: they are rare, and it stays in the instruction cache.
+// hit is a negative sum.
 extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS)
 scan(const __grid_constant__ State state, u32 n_tiles, u32 stride, u32 ratio) {
     const int lane = threadIdx.x % 32, column = lane / 4, lane_part = lane % 4;
@@ -305,13 +288,13 @@ scan(const __grid_constant__ State state, u32 n_tiles, u32 stride, u32 ratio) {
             // The last window ends with the tile and begins among rows that were scanned before.
             const int start = min(first, tile.n - WINDOW);
             const u8 *codes = tile.codes + (start + column) * N_BYTES;
-            u32 words[LOADED][FRAGMENTS_SHARED ? 1 : N_LOADS][LOAD_WORDS], hits = 0;
+            u32 words[LOADED][FRAGMENTS_SHARED ? 1 : N_LOADS][LOAD_WORDS];
 #pragma unroll
             for (int j = 0; j < (FRAGMENTS_SHARED ? 0 : LOADED * N_LOADS); ++j)
                 load_part(codes + j / N_LOADS * 8 * N_BYTES, lane_part, j % N_LOADS, words[j / N_LOADS][j % N_LOADS]);
 #pragma unroll
             for (int l = 0; l < LOADED; l += TOGETHER) {
-                int sums[TOGETHER][QUERY_GROUPS][4], any = 0;
+                Sums sums;
 #pragma unroll
                 for (int j = 0; j < TOGETHER * QUERY_GROUPS * 4; ++j)
                     sums[j / (4 * QUERY_GROUPS)][j / 4 % QUERY_GROUPS][j % 4] = offsets[j % (4 * QUERY_GROUPS)];
@@ -323,14 +306,7 @@ scan(const __grid_constant__ State state, u32 n_tiles, u32 stride, u32 ratio) {
                         load_part(codes + 8 * (l + c) * N_BYTES, lane_part, load, words[l + c][0]);
                     add_load(sums, load, fragment, [&](int c, int part) { return words[l + c][place][part]; });
                 }
-#pragma unroll
-                for (int j = 0; j < TOGETHER * QUERY_GROUPS * 4; ++j)
-                    any |= sums[j / (4 * QUERY_GROUPS)][j / 4 % QUERY_GROUPS][j % 4];
-                hits = __funnelshift_l(any, hits, 1);  // the sign
-            }
-            for (hits = __reduce_or_sync(~0u, hits); hits; hits &= hits - 1) {
-                const int l = LOADED - TOGETHER * __ffs(hits);
-                for (int c = l; c < l + TOGETHER; ++c) consider_group(state, number, start + 8 * c, first);
+                consider_hits(state, number, sums, start + 8 * l, first);
             }
         }
     }

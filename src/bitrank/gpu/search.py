@@ -28,7 +28,7 @@ def nearest(
     if n_kept == 0:
         return out
     n_out, capacity = min(k, n_kept), min(plan.capacity(n_kept), n_rows)
-    bounded = capacity < n_rows or len(plan.phases(_n_tiles(chunks), n_kept)) > 1
+    bounded = capacity < n_rows or len(plan.phases(_n_tiles(chunks), n_kept, plan.tile(codes.shape[1]))) > 1
     for batch in _batches(len(codes), capacity):
         rows = _rows(weights, batch)
         first = rows if candidates is None else np.ones((1, weights.shape[1]), np.float32)
@@ -49,7 +49,7 @@ def nearest(
 def _best(device: Any, chunks: Chunks, task: Task) -> tuple[Ids, npt.NDArray[np.float32]]:
     scratch = device.scratch(task)
     for group in device.staged(chunks):
-        for phase in plan.phases(_n_tiles(group), task.k):
+        for phase in plan.phases(_n_tiles(group), task.k, plan.tile(task.codes.shape[1])):
             scratch.scan(group, phase)
             scratch.keep_best()
     ids, distances, lost = scratch.best()
@@ -122,4 +122,4 @@ def _per_query(rows: Weights, n_queries: int) -> Weights:
 
 
 def _n_tiles(chunks: Chunks) -> int:
-    return sum(plan.n_tiles([len(chunk) for chunk in chunks]))
+    return sum(plan.n_tiles([len(chunk) for chunk in chunks], plan.tile(chunks[0].codes.shape[1])))

@@ -1,4 +1,4 @@
-// Types that all kernels share; cuda.py has their counterparts.
+// Types that all kernels share; kernels.py has their counterparts.
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -23,27 +23,27 @@ struct Chunk {
 
 struct State {
     const Chunk *chunks;
-    const uint4 *fragments;        // signed integer weights in the order of the scan's operand
-    const u8 *query_codes;         // (n_queries, n_bytes)
-    const float *weights;          // (n_queries, n_bits)
-    const float *second_weights;   // the same, or null: distances kept beside those that rank
-    const double *scales;          // integer weights per unit of weight
-    const int *constants;          // integer weight of the bits that are set in the query
-    float *tables, *second_tables; // (n_queries, n_bytes, 256): weighted distance by value of a code's byte
-    int *offsets;                  // (n_queries, 2): where integer sums start, in both columns of a lane; hits are negative
-    u32 *limits;                   // a hit is at most this far,
-    i64 *limit_ids;                // and at this distance its id is at most this
-    u32 *counts;                   // hits of the phase, also those beyond the capacity
-    u32 *hits;                     // (n_queries, capacity)
+    const uint4 *fragments;         // signed weights in the order of the scan's operand
+    const u8 *query_codes;          // (n_queries, n_bytes)
+    const float *weights;           // (n_queries, n_bits)
+    const float *second_weights;    // the same, or null: for distances that replace the first among the best
+    const double *scales;           // integer weight per unit of weight
+    const int *constants;           // integer weight of the bits that are set in the query
+    float *tables, *second_tables;  // (n_queries, n_bytes, 256): distance by value of a code's byte
+    int *offsets;                   // (n_queries, 2): where sums start, for both columns of a lane
+    u32 *limits;                    // a hit is at most this far,
+    i64 *limit_ids;                 // and at this distance its id is at most this
+    u32 *counts;                    // hits of the phase, also those beyond the capacity
+    u32 *hits;                      // (n_queries, capacity)
     i64 *hit_ids;
-    u32 *hit_seconds;  
-    u32 *top;                      // (2, n_queries, k): best rows of earlier phases; `keep_best` reads one half, writes the other
+    u32 *hit_seconds;
+    u32 *top;                       // (2, n_queries, k): best rows so far; `keep_best` reads one half, fills the other
     i64 *top_ids;
-    u32 *top_seconds;  
+    u32 *top_seconds;
     int *n_top;
-    int *overflow;                 // whether a phase had more hits than the capacity
-    i64 *out_ids;                  // (n_queries, n_out)
-    u32 *out;  
+    int *overflow;                  // whether a phase had more hits than the capacity
+    i64 *out_ids;                   // (n_queries, n_out)
+    u32 *out;
     int n_chunks, n_queries, n_bits, n_bytes, k, n_out;
     u32 capacity;
 };
