@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-all test-core browser test-lowest test-milvus test-neon check coverage sanitize bench bench-learning \
-  bench-clicks bench-service bench-engines bench-milvus reproduce reproduce-quick clean
+.PHONY: demo test test-all test-core browser test-lowest test-milvus test-neon test-gpu check coverage sanitize bench \
+  bench-learning bench-clicks bench-service bench-engines bench-milvus bench-gpu reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -41,6 +41,10 @@ test-lowest:
 test-milvus: $(VENV)-milvus/installed
 	unshare --map-root-user --net --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && \
 	  BITRANK_TEST_MILVUS=1 $(VENV)-milvus/bin/python -m pytest -q tests/test_engines.py tests/test_engines_milvus.py -k milvus'
+
+# The tests of bitrank.gpu, where there is a GPU; elsewhere its kernels run in NumPy alone.
+test-gpu: $(VENV)/test.installed $(VENV)/gpu.installed
+	$(BIN)/python -m pytest tests/test_gpu.py tests/test_gpu_logic.py tests/test_docs.py -k gpu --hypothesis-profile all
 
 check: $(VENV)/check.installed
 	$(BIN)/ruff check .
@@ -90,6 +94,10 @@ test-neon:
 	$(call build_kernel_tests,neon,-O2 -static,-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
 	  -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++)
 	qemu-aarch64-static build/neon/test_kernel
+
+# Five minutes on an H200; needs 32 GB of device memory and of host memory.
+bench-gpu: $(VENV)/gpu.installed
+	$(BIN)/python benchmarks/gpu.py
 
 bench-learning: $(VENV)/test.installed
 	$(BIN)/python benchmarks/learning.py

@@ -167,14 +167,15 @@ def whole(records: list, scale: float, rounds: int) -> None:
     codes = random_codes(n, n_bits)
     queries, weights = rng.integers(0, 256, (n_queries, 8), dtype=np.uint8), weights_of("uniform", rng, (n_queries, 64))
     found = gpu.Index(codes).search(queries, 100, weights)
-    parts, step = [], 1 << 24
+    near, step = [[] for _ in queries], 1 << 24
     for start in range(0, n, step):
         scored = distances(queries, codes[start : start + step].get(), weights)
-        near = np.argpartition(scored, min(100, scored.shape[1] - 1), axis=1)[:, :101]
-        kept = np.take_along_axis(scored, near, 1)
-        parts.append(gpu.merge([(near + start, kept)], 101))
-    expected = gpu.merge(parts, 100)
-    same = bool((found.ids == expected.ids).all() and (found.distances == expected.distances).all())
+        for query, row in enumerate(scored):
+            rows = np.flatnonzero(row <= found.distances[query, -1])
+            near[query] += zip(row[rows].tolist(), (rows + start).tolist(), strict=True)
+    expected = [sorted(rows)[:100] for rows in near]
+    answers = [list(zip(d, i, strict=True)) for i, d in zip(found.ids.tolist(), found.distances.tolist(), strict=True)]
+    same = answers == expected
     records.append({"section": "whole", "n": n, "n_bits": n_bits, "n_queries": n_queries, "k": 100, "same": same})
     print(f"whole    {n} x {n_bits}, {n_queries} queries: {'identical' if same else 'DIFFERENT'}", flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +68,11 @@ class Device:
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
         """An array in host memory that the device reads and copies from directly."""
-        return import_extra("cupyx", "gpu").empty_pinned(shape, dtype)
+        try:
+            return import_extra("cupyx", "gpu").empty_pinned(shape, dtype)
+        except self.cp.cuda.runtime.CUDARuntimeError as error:
+            n_bytes = np.dtype(dtype).itemsize * math.prod(shape)
+            raise MemoryError(f"codes must fit in pinned host memory, got {n_bytes} bytes: {error}") from None
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
         """A copy of a host array on the device."""

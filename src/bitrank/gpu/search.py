@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -48,16 +49,18 @@ def nearest(
 
 def _best(device: Any, chunks: Chunks, task: Task) -> tuple[Ids, npt.NDArray[np.float32]]:
     scratch = device.scratch(task)
-    for group in device.staged(chunks):
-        for phase in plan.phases(_n_tiles(group), task.k, plan.tile(task.codes.shape[1])):
-            scratch.scan(group, phase)
-            scratch.keep_best()
+    with closing(device.staged(chunks)) as groups:
+        for group in groups:
+            for phase in plan.phases(_n_tiles(group), task.k, plan.tile(task.codes.shape[1])):
+                scratch.scan(group, phase)
+                scratch.keep_best()
     ids, distances, lost = scratch.best()
     while lost:  # each time, the limits are lower
         scratch.restart()
-        for group in device.staged(chunks):
-            scratch.scan(group, plan.everything(_n_tiles(group)))
-            scratch.keep_best()
+        with closing(device.staged(chunks)) as groups:
+            for group in groups:
+                scratch.scan(group, plan.everything(_n_tiles(group)))
+                scratch.keep_best()
         ids, distances, lost = scratch.best()
     return ids, distances
 
@@ -74,11 +77,12 @@ def within(device: Any, chunks: Chunks, codes: Codes, weights: Weights, radius: 
         quantised = quantise(codes[batch], rows, n_rows, 1)
         task = Task(codes[batch], _per_query(rows, n_queries), None, quantised, limits, 0, 0, min(capacity, n_rows))
         scratch = device.scratch(task)
-        for group in device.staged(chunks):
-            scratch.scan(group, plan.everything(_n_tiles(group)))
+        with closing(device.staged(chunks)) as groups:
+            for group in groups:
+                scratch.scan(group, plan.everything(_n_tiles(group)))
         counts = scratch.n_hits()
-        fits = np.flatnonzero(counts > task.capacity)
-        n_complete = int(fits[0]) if len(fits) else n_queries
+        incomplete = np.flatnonzero(counts > task.capacity)
+        n_complete = int(incomplete[0]) if len(incomplete) else n_queries
         hits += [scratch.hits_of(query, int(counts[query])) for query in range(n_complete)]
         capacity = max(capacity, int(counts.max()))
     return _padded(hits, len(codes))
