@@ -140,6 +140,20 @@ def flat(records: list, scale: float, rounds: int) -> None:
         forget(index)
 
 
+def ties(records: list, scale: float, rounds: int) -> None:
+    """All codes at the same distance: every one of them is within the limit until its id is compared."""
+    rng = np.random.default_rng(0)
+    n, n_bits = int(100_000_000 * scale), 64
+    index = gpu.Index(random_codes(n, n_bits))
+    queries = rng.integers(0, 256, (64, n_bits // 8), dtype=np.uint8)
+    for n_queries in (64, 1):
+        median, least = measured(3, index.search, queries[:n_queries], 100, np.zeros(n_bits))
+        record = {"section": "ties", "n": n, "n_bits": n_bits, "n_queries": n_queries, "k": 100, "weights": "zero"}
+        records.append(record | {"ms": median, "least_ms": least})
+        show(records[-1])
+    forget(index)
+
+
 def stream(records: list, scale: float, rounds: int) -> None:
     """Codes beyond the device's share of memory, copied from pinned host memory at every search."""
     rng = np.random.default_rng(0)
@@ -256,8 +270,14 @@ def show_bars(records: list) -> None:
 
 
 SECTIONS = {
-    "speed": speed, "small": small, "flat": flat, "stream": stream, "whole": whole, "identical": identical
-}  # fmt: skip
+    "speed": speed,
+    "small": small,
+    "ties": ties,
+    "flat": flat,
+    "stream": stream,
+    "whole": whole,
+    "identical": identical,
+}
 
 
 def machine() -> dict:
