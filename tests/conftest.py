@@ -4,6 +4,7 @@ Neither this module nor its plugins import an extra: without one its tests are s
 """
 
 import os
+import urllib.error
 from types import SimpleNamespace
 
 import hypothesis
@@ -62,3 +63,20 @@ def itq_digits():
         query_values=values[test],
         figures=figures,
     )
+
+
+@pytest.fixture
+def datasets_folder(tmp_path, monkeypatch):
+    """An empty folder of data sets, without a network."""
+    import sklearn.datasets._openml
+
+    monkeypatch.setenv("BITRANK_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "scikit-learn"))
+    (tmp_path / "data").mkdir()
+
+    def refuse(request, *args, **kwargs):
+        raise urllib.error.URLError("no network in tests")
+
+    monkeypatch.setattr(sklearn.datasets._openml, "urlopen", refuse)
+    monkeypatch.setattr(sklearn.datasets._openml.time, "sleep", lambda seconds: None)
+    return tmp_path / "data"

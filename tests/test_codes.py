@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from bitrank.checks import check_codes, check_labels, check_n_bits, check_weights
 from bitrank.codes import (
     acdv,
     byte_tables,
@@ -227,50 +226,3 @@ def test_threads_must_be_positive(threads):
     codes = random_codes(3, 16)
     with pytest.raises(ValueError, match=f"threads must be at least 1, got {threads}"):
         distances(codes, codes, threads=threads)
-
-
-def test_check_codes():
-    codes = random_codes(3, 98)
-    np.testing.assert_array_equal(check_codes(codes, 98), codes)
-    assert check_codes(np.asfortranarray(codes)).flags.c_contiguous
-    for wrong in (96, 105, 0, -3):
-        with pytest.raises(ValueError, match=f"shown of {wrong} bits must be .* bytes wide, got 13"):
-            check_codes(codes, wrong, name="shown")
-    spare = codes.copy()
-    spare[1, -1] |= 0b00100000  # bit 98, counted from 0
-    assert check_codes(spare, 99) is not None
-    with pytest.raises(ValueError, match="codes of 98 bits must have the last 6 bits of a row zero, got ones there"):
-        check_codes(spare, 98)
-    with pytest.raises(ValueError, match="last 6 bits"):
-        unpack(spare, 98)
-    with pytest.raises(ValueError, match="got float64"):
-        check_codes(codes / 2)
-    with pytest.raises(ValueError, match="packed uint8 matrix"):
-        check_codes("codes")
-
-
-def test_check_n_bits():
-    codes = random_codes(3, 98)
-    assert check_n_bits(codes, None)[1] == 104
-    assert check_n_bits(codes, 98)[1] == 98
-    with pytest.raises(ValueError, match="at least one row, got none"):
-        check_n_bits(codes[:0], 98)
-
-
-def test_check_labels():
-    np.testing.assert_array_equal(check_labels(["b", "a"], 2), ["b", "a"])
-    for bad in ([1, 2], [[1], [2], [3]], 3, None):
-        with pytest.raises(ValueError, match="one label for each of the 3 codes, got shape"):
-            check_labels(bad, 3)
-    for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="y must be finite"):
-            check_labels([0.0, 1.0, bad], 3)
-
-
-def test_check_weights():
-    got = check_weights([1, 2, 3], 3)
-    assert got.dtype == np.float32
-    with pytest.raises(ValueError, match="must hold 4 values, one per bit, got 3"):
-        check_weights([1, 2, 3], 4)
-    with pytest.raises(ValueError, match="must hold 4 values, one per bit, got 3"):
-        check_weights(np.ones((4, 3)), 4)

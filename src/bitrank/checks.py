@@ -99,7 +99,8 @@ def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> t
     weights = np.ones(n_bits, np.float32) if weights is None else weights
     rows = np.atleast_2d(check_weights(weights, n_bits, n_queries=len(codes)))
     if magnitudes is not None:
-        rows = check_weights(rows * magnitudes)
+        with np.errstate(over="ignore"):  # check_weights refuses infinite weights
+            rows = check_weights(rows * magnitudes)
     return codes, np.ascontiguousarray(rows)
 
 
