@@ -282,6 +282,7 @@ def pids(client):
     return set(client.run(os.getpid).values())
 
 
+@pytest.mark.slow  # a worker is killed in a write below
 def test_a_worker_killed_in_a_search_changes_nothing(client, tmp_path):
     rng = np.random.default_rng(0)
     codes, queries = rng.integers(0, 256, (4000, 8), dtype=np.uint8), rng.integers(0, 256, (5, 8), dtype=np.uint8)
@@ -309,7 +310,7 @@ def peak_memory(client):
     return dict(use.values())
 
 
-@pytest.mark.parametrize("n_parts", [16, pytest.param(128, marks=pytest.mark.slow)])  # 128 exceed a worker's memory
+@pytest.mark.parametrize("n_parts", [8, pytest.param(128, marks=pytest.mark.slow)])  # 128 exceed a worker's memory
 def test_memory_stays_bounded_over_a_large_folder(client, tmp_path, n_parts):
     rng = np.random.default_rng(0)
     codes, queries = rng.integers(0, 256, (50_000, 128), dtype=np.uint8), rng.integers(0, 256, (2, 128), dtype=np.uint8)

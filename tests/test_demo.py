@@ -1,9 +1,11 @@
 """The demonstration on a few digits, and on all of them: its table and its pictures."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from bitrank import ITQ, demo, metrics
+from bitrank import ITQ, QueryVectorRanker, demo, metrics
 from bitrank.codes import hamming, unpack
 from bitrank.datasets import digits
 
@@ -20,6 +22,8 @@ def demo_run(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("demo") / "made" / "by the demo"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "digits", lambda: (images[: request.param], labels[: request.param]))
+        if request.param < len(images):
+            patch.setattr(demo, "QueryVectorRanker", partial(QueryVectorRanker, n_steps=20))
         return demo.split_digits(), folder, {row.ranker: row for row in demo.run_demo(folder)}
 
 
