@@ -29,7 +29,7 @@ class DuckDBEngine(Engine):
     Parameters
     ----------
     url : str
-        ``duckdb://`` for a data base in memory that ends with the connection, ``duckdb:///path/to/file`` for a file,
+        ``duckdb://`` for a database in memory that ends with the connection, ``duckdb:///path/to/file`` for a file,
         which one process may write at a time.
     name : str
         The table; `create` gives it ``id BIGINT`` and ``code BIT``. Only such tables are searched.
@@ -107,7 +107,7 @@ class DuckDBEngine(Engine):
             return int(self._run(f"SELECT count(*) FROM {self._table}")[0][0])
 
     def close(self) -> None:
-        """Close the data base."""
+        """Close the database."""
         self._connection.close()
 
     def _scan(self, codes: Codes, weights: Weights, n: int) -> Iterator[Fetched]:

@@ -165,14 +165,14 @@ class MilvusEngine(Engine):
     def _fetch(self, codes: Codes, n: int) -> Iterator[Fetched]:
         batch = max(1, BATCH_RESULTS // n)
         for start in range(0, len(codes), batch):
-            found = self._read(
+            answers = self._read(
                 "search",
                 data=[code.tobytes() for code in codes[start : start + batch]],
                 limit=n,
                 output_fields=["code"],
                 search_params={"metric_type": "HAMMING", "params": {"nprobe": self._nprobe}},
             )
-            for hits in found:
+            for hits in answers:
                 ids = np.fromiter((hit["id"] for hit in hits), np.int64, len(hits))
                 raw = b"".join(_bytes(hit["entity"]["code"]) for hit in hits)
                 yield ids, np.frombuffer(raw, np.uint8).reshape(len(hits), codes.shape[1])

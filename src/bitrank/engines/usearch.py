@@ -55,8 +55,8 @@ class USearchEngine(LocalEngine):
 
     def __init__(self, source: Any, name: str = "codes", *, n_bits: int | None = None, scan: bool = False) -> None:
         self._usearch = import_extra("usearch.index", "usearch")
-        asked = isinstance(source, str) and parse_qs(urlsplit(source).query).get("scan") == ["true"]
-        self._compares_all = scan or asked
+        address_scans = isinstance(source, str) and parse_qs(urlsplit(source).query).get("scan") == ["true"]
+        self._compares_all = scan or address_scans
         super().__init__(source, n_bits)
 
     def add(self, codes: Codes, ids: npt.ArrayLike) -> None:

@@ -116,7 +116,7 @@ class Searching:
         *,
         threads: int | None = None,
     ) -> Results:
-        """Find the k nearest among candidates from elsewhere, such as a FAISS index or a data base.
+        """Find the k nearest among candidates from elsewhere, such as a FAISS index or a database.
 
         Parameters
         ----------

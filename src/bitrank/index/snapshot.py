@@ -144,8 +144,8 @@ class Snapshot:
     ) -> tuple[Ids, npt.NDArray[np.float32], Ids]:
         """Ids, distances and row numbers of the k nearest rows within the radius, or of all of them if k is 0."""
         segments = self.segments if wanted is None else self.filtered(wanted)
-        found = _kernel.search(queries, weights, self.order, segments, k, radius, n_threads(threads))
-        return found[0].view(np.int64), found[1], found[2].view(np.int64)
+        ids, distances, numbers = _kernel.search(queries, weights, self.order, segments, k, radius, n_threads(threads))
+        return ids.view(np.int64), distances, numbers.view(np.int64)
 
     def score(self, queries: Codes, weights: Weights, numbers: Ids, threads: int | None) -> npt.NDArray[np.float32]:
         """Distances of each query to its row of `numbers`; those to row -1 are infinite."""
