@@ -75,6 +75,17 @@ def check_weights(
     return array
 
 
+def check_index_weights(weights: Any, n_bits: int) -> Weights | None:
+    """Check the weights of an index: one vector, which nobody can change, or None."""
+    if weights is None:
+        return None
+    array = check_weights(weights, n_bits).copy()
+    if array.ndim != 1:
+        raise ValueError(f"weights of an index must be one vector of {n_bits}, got shape {array.shape}")
+    array.flags.writeable = False
+    return array
+
+
 def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> tuple[Codes, Weights]:
     """Codes of queries, and rows of weights: one row for all queries, or one per query.
 

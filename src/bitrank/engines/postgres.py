@@ -15,7 +15,7 @@ from bitrank.engines.planes import DIALECTS, distance_sql, quoted
 from bitrank.engines.stages import Fetched
 from bitrank.lazy import import_extra
 from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Ids, Method, Queries, Results, Weights, n_bytes
+from bitrank.vocabulary import Codes, Ids, Queries, Results, Weights, n_bytes
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -153,14 +153,12 @@ class PostgresEngine(Engine):
         queries: Queries | npt.NDArray[Any],
         k: int,
         weights: npt.ArrayLike | None = None,
-        *,
-        method: Method = "exact",
-        candidates: int | None = None,
+        **options: Any,
     ) -> Results:
         """Find the k nearest codes of each query, in one transaction; see `Engine.search`."""
         search = super().search
         try:
-            return self._run(lambda _: search(queries, k, weights, method=method, candidates=candidates))
+            return self._run(lambda _: search(queries, k, weights, **options))
         except self._psycopg.errors.UndefinedFunction:
             raise ValueError(NO_PGVECTOR) from None
 

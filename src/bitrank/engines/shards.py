@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bitrank.checks import check_ids
 from bitrank.codes import nearest
 from bitrank.engines.contract import Engine, check_add, check_created
-from bitrank.vocabulary import Codes, Method, Queries, Results
+from bitrank.vocabulary import Codes, Queries, Results
 
 T = TypeVar("T")
 
@@ -80,14 +80,10 @@ class Shards(Engine):
         queries: Queries | npt.NDArray[Any],
         k: int,
         weights: npt.ArrayLike | None = None,
-        *,
-        method: Method = "exact",
-        candidates: int | None = None,
+        **options: Any,
     ) -> Results:
         """Find the k nearest codes of each query; every shard fetches as many candidates."""
-        answers, lost = self._ask(
-            lambda number: self._shards[number].search(queries, k, weights, method=method, candidates=candidates)
-        )
+        answers, lost = self._ask(lambda number: self._shards[number].search(queries, k, weights, **options))
         if lost and (self._missing == "raise" or not answers):
             raise self._error(lost)
         ids, distances = (np.concatenate(parts, axis=1) for parts in zip(*answers.values(), strict=True))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_count, check_ids, check_method, check_queries, check_weights
+from bitrank.checks import check_count, check_ids, check_index_weights, check_method, check_queries
 from bitrank.gpu import search
 from bitrank.gpu.cuda import Device, DeviceError
 from bitrank.gpu.store import Store
@@ -67,7 +67,7 @@ class Index:
         self._n_bits = n_bits if n_bits is not None else 8 * _width(codes)
         if not 0 < self._n_bits <= MAX_BITS:
             raise ValueError(f"n_bits must be from 1 to {MAX_BITS}, got {self._n_bits}")
-        self._weights = self._one_vector(weights)
+        self._weights = check_index_weights(weights, self._n_bits)
         self._writing = threading.RLock()
         self._failure: str | None = None
         self._device = Device(device)
@@ -103,7 +103,7 @@ class Index:
 
     @weights.setter
     def weights(self, weights: npt.ArrayLike | None) -> None:
-        self._weights = self._one_vector(weights)
+        self._weights = check_index_weights(weights, self._n_bits)
 
     @property
     def ids(self) -> Ids:
@@ -217,15 +217,6 @@ class Index:
         if weights is None and not isinstance(queries, Queries):
             weights = self._weights
         return check_queries(queries, weights, self._n_bits)
-
-    def _one_vector(self, weights: npt.ArrayLike | None) -> Weights | None:
-        if weights is None:
-            return None
-        array = check_weights(weights, self._n_bits).copy()
-        if array.ndim != 1:
-            raise ValueError(f"weights of an index must be one vector of {self._n_bits}, got shape {array.shape}")
-        array.flags.writeable = False
-        return array
 
 
 def _width(codes: Any) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_ids, check_weights
+from bitrank.checks import check_codes, check_ids, check_index_weights
 from bitrank.index import storage
 from bitrank.index.searching import Searching
 from bitrank.index.segments import order_quality
@@ -62,7 +62,7 @@ class Index(Searching):
         self._writing = threading.RLock()
         self._snapshot = Snapshot(self._n_bits)
         self._mapped = False
-        self._weights = self._one_vector(weights)
+        self._weights = check_index_weights(weights, self._n_bits)
         self._sorter: threading.Thread | None = None
         if codes is not None:
             self.add(codes, ids)
@@ -95,7 +95,7 @@ class Index(Searching):
 
     @weights.setter
     def weights(self, weights: npt.ArrayLike | None) -> None:
-        self._weights = self._one_vector(weights)
+        self._weights = check_index_weights(weights, self._n_bits)
         self._sort_if_poor()
 
     @property
@@ -267,12 +267,3 @@ class Index(Searching):
         if not busy and not self._mapped and self.order_quality() < POOR_ORDER:
             self._sorter = threading.Thread(target=self.optimize, name="bitrank-sort")
             self._sorter.start()
-
-    def _one_vector(self, weights: npt.ArrayLike | None) -> Weights | None:
-        if weights is None:
-            return None
-        array = check_weights(weights, self._n_bits).copy()
-        if array.ndim != 1:
-            raise ValueError(f"weights of an index must be one vector of {self._n_bits}, got shape {array.shape}")
-        array.flags.writeable = False
-        return array

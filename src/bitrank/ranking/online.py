@@ -126,14 +126,7 @@ class OnlineRankingSVM(GatedRanker):
     def partial_fit(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
         """Update with one batch of constraints; nothing is held out, and no data are kept.
 
-        Parameters
-        ----------
-        codes : uint8 array of shape (n, ceil(n_bits / 8))
-            Packed codes of the items.
-        rows : int array of shape (m, 3) or (m, 4)
-            (query, dissimilar, similar), or (query, dissimilar, similar, similar).
-        queries : packed codes, or float array of shape (n_queries, n_bits), optional
-            The queries that the first column numbers; by default the codes.
+        Parameters as in `Ranker.fit_constraints`.
         """
         codes = check_codes(codes)
         every_query = codes if queries is None else np.asarray(queries)
