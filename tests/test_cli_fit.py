@@ -26,9 +26,12 @@ def printed_json(capsys):
 
 
 def test_labels(files, capsys):
+    codes, y = files.codes[:600], files.y[:600]
+    np.save("codes.npy", codes)
+    np.save("labels.npy", y)
     arguments = ["--codes", "codes.npy", "--labels", "labels.npy", "--output", "w.npy", "--seed", "3"]
     assert main(["fit", *arguments, "--json"]) == 0
-    ranker = RankingSVM(random_state=3).fit(files.codes, files.y)
+    ranker = RankingSVM(random_state=3).fit(codes, y)
     np.testing.assert_array_equal(np.load("w.npy"), ranker.weights_)
     facts = printed_json(capsys)
     assert facts["uniform"] == pytest.approx({name: ranker.report_[0][name] for name in ("map", "p10")})

@@ -18,6 +18,8 @@ MODULES = ["bitrank", *sorted(module.name for module in pkgutil.walk_packages(bi
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")
 
+LONG = {"batch.md", "learning.md"}  # they start a cluster and fit many rankers; README.md fits one by default
+
 
 def blocks(page):
     """The Python blocks of a page, padded with empty lines so that tracebacks show the page's line numbers."""
@@ -25,7 +27,10 @@ def blocks(page):
     return ["\n" * text.count("\n", 0, match.start(1)) + match[1] for match in BLOCK.finditer(text)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow if page.name in LONG else (), id=page.name) for page in PAGES],
+)
 def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     if "DATABASE_URL" in page.read_text(encoding="utf-8"):

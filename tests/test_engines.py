@@ -182,7 +182,7 @@ def test_magnitudes_of_reals_multiply_the_weights(connect, method):
     assert_same(engine.search(reals, 5, weights, method=method), expected)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings.default.max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_shapes_and_values(scheme, connect, data):
     n_bits = data.draw(st.integers(1, 80))

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 # One group of the quick plan, on so few rows that it takes seconds.
 GROUP = Group("full", "digits", "ITQ", 32, 0)
 RANKINGS = rankings_of("full", "digits")
-TRIAL = ["--plan", "quick", "--only", str(GROUP), "--rows", "400"]
+TRIAL = ["--plan", "quick", "--only", str(GROUP), "--rows", "200"]
 RECORD = {"figures": {"map": 0.5}, "seconds": 1.0, "params": {}}
 
 
@@ -124,7 +124,7 @@ def test_a_killed_run_continues_where_it_stopped(finished):
     assert f"{n_all - n_before} of {n_all} cells to compute" in output
     assert content(results).startswith(before)
     assert content(results).count(b"\n") == n_all
-    assert missing(results, 400) == []
+    assert missing(results, 200) == []
     assert f"0 of {n_all} cells" in run(results)  # computes nothing, so run.json stays
     last = json.loads((results / "run.json").read_text(encoding="utf-8"))
     assert (last["cells"], last["workers"]) == (n_all - n_before, 2)
@@ -135,7 +135,7 @@ def test_cells_name_their_versions_and_sizes(finished):
     results, _, _ = finished
     for cell in cells.read_all(results).values():
         assert set(cell["versions"]) == {"bitrank", "numpy", "scipy", "scikit-learn", "python"}
-        assert cell["params"]["n_train"] + cell["params"]["n_items"] == cell["params"]["n_rows"] == 400
+        assert cell["params"]["n_train"] + cell["params"]["n_items"] == cell["params"]["n_rows"] == 200
         assert cell["seconds"] > 0
 
 
@@ -152,8 +152,8 @@ def test_hamming_cell_equals_a_computation_from_scratch(finished):
     from experiments.data import split
 
     images, labels = digits()
-    rows = np.random.default_rng(0).permutation(len(images))[:400]
-    X, y = images[rows].reshape(400, -1).astype(np.float32) / np.float32(255), labels[rows].astype(int)
+    rows = np.random.default_rng(0).permutation(len(images))[:200]
+    X, y = images[rows].reshape(200, -1).astype(np.float32) / np.float32(255), labels[rows].astype(int)
     train, test, queries = split("full", y, 0)
     assert not set(train) & set(test)
     bits = np.unpackbits(ITQ(32, random_state=0).fit(X[train]).transform(X[test]), axis=1).astype(int)
