@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,10 @@ class Queries(NamedTuple):
 
     codes: Codes
     weights: Weights
+
+
+# Queries with weights, packed codes, or reals, whose signs are the code and whose magnitudes multiply the weights.
+AnyQueries = Queries | npt.NDArray[Any]
 
 
 class Results(NamedTuple):

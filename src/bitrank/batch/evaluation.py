@@ -15,7 +15,7 @@ from bitrank.checks import check_count, check_queries
 from bitrank.codes import distances
 from bitrank.measures import means_of, values_of
 from bitrank.ties import Groups, Ints
-from bitrank.vocabulary import Codes, Queries, Weights
+from bitrank.vocabulary import AnyQueries, Codes, Weights
 
 Labels = npt.NDArray[Any]
 Keys = npt.NDArray[np.uint64]
@@ -35,7 +35,7 @@ class _Batch(NamedTuple):
 def evaluate(
     codes: da.Array,
     y: da.Array,
-    queries: Queries | npt.NDArray[Any],
+    queries: AnyQueries,
     query_y: npt.ArrayLike,
     weights: npt.ArrayLike | None = None,
     *,
@@ -94,9 +94,7 @@ def evaluate(
     return means_of(values, ks)
 
 
-def _check(
-    queries: Queries | npt.NDArray[Any], query_y: npt.ArrayLike, weights: npt.ArrayLike | None, n_bits: int
-) -> _Batch:
+def _check(queries: AnyQueries, query_y: npt.ArrayLike, weights: npt.ArrayLike | None, n_bits: int) -> _Batch:
     codes, rows = check_queries(queries, weights, n_bits)
     labels = np.asarray(query_y)
     if len(codes) == 0 or labels.shape != (len(codes),):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import dask
 import dask.array as da
@@ -14,12 +13,12 @@ from bitrank.batch.blocks import blocks, check_column, check_dask_codes, merged
 from bitrank.checks import check_count, check_queries
 from bitrank.codes import nearest
 from bitrank.index import Index
-from bitrank.vocabulary import Codes, Ids, Queries, Results, Weights
+from bitrank.vocabulary import AnyQueries, Codes, Ids, Results, Weights
 
 
 def search(
     codes: da.Array,
-    queries: Queries | npt.NDArray[Any],
+    queries: AnyQueries,
     k: int,
     weights: npt.ArrayLike | None = None,
     *,

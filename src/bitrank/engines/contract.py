@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bitrank.checks import check_codes, check_count, check_ids, check_method, check_queries
 from bitrank.engines.stages import Fetched, rank_all, rerank
-from bitrank.vocabulary import Codes, Ids, Method, Queries, Results, Weights, n_bytes
+from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
 
 
 class Engine(ABC):
@@ -61,7 +61,7 @@ class Engine(ABC):
 
     def search(
         self,
-        queries: Queries | npt.NDArray[Any],
+        queries: AnyQueries,
         k: int,
         weights: npt.ArrayLike | None = None,
         *,
@@ -90,6 +90,11 @@ class Engine(ABC):
         results : named tuple of arrays ``(ids, distances)`` of shape (n_queries, k)
             Nearest first, ties by id, padded with -1 and inf.
         """
+        return self._search(queries, k, weights, method, candidates)
+
+    def _search(
+        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None, method: Method, candidates: int | None
+    ) -> Results:
         n_bits = self.n_bits
         k = check_count("k", k, 1)
         codes, rows = check_queries(queries, weights, n_bits)

@@ -15,7 +15,7 @@ from bitrank.engines.planes import DIALECTS, distance_sql, quoted
 from bitrank.engines.stages import Fetched
 from bitrank.lazy import import_extra
 from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Ids, Queries, Results, Weights, n_bytes
+from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Results, Weights, n_bytes
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -148,20 +148,6 @@ class PostgresEngine(Engine):
 
         self._run(work)
 
-    def search(
-        self,
-        queries: Queries | npt.NDArray[Any],
-        k: int,
-        weights: npt.ArrayLike | None = None,
-        **options: Any,
-    ) -> Results:
-        """Find the k nearest codes of each query, in one transaction; see `Engine.search`."""
-        search = super().search
-        try:
-            return self._run(lambda _: search(queries, k, weights, **options))
-        except self._psycopg.errors.UndefinedFunction:
-            raise ValueError(NO_PGVECTOR) from None
-
     def count(self) -> int:
         """Number of codes."""
 
@@ -234,6 +220,15 @@ class PostgresEngine(Engine):
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         except (errors.FeatureNotSupported, errors.UndefinedFile, errors.InsufficientPrivilege) as error:
             raise ValueError(f"{NO_PGVECTOR} ({error})") from None
+
+    def _search(
+        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None, method: Method, candidates: int | None
+    ) -> Results:
+        search = super()._search
+        try:
+            return self._run(lambda _: search(queries, k, weights, method, candidates))
+        except self._psycopg.errors.UndefinedFunction:
+            raise ValueError(NO_PGVECTOR) from None
 
     def _fetch(self, codes: Codes, n: int) -> list[Fetched]:
         def work(connection: Connection[Any]) -> list[Fetched]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bitrank.checks import check_ids
 from bitrank.codes import nearest
 from bitrank.engines.contract import Engine, check_add, check_created
-from bitrank.vocabulary import Codes, Queries, Results
+from bitrank.vocabulary import AnyQueries, Codes, Method, Results
 
 T = TypeVar("T")
 
@@ -75,15 +75,12 @@ class Shards(Engine):
         """Build what makes searches fast, in every shard."""
         self._all(lambda number: self._shards[number].optimize())
 
-    def search(
-        self,
-        queries: Queries | npt.NDArray[Any],
-        k: int,
-        weights: npt.ArrayLike | None = None,
-        **options: Any,
+    def _search(
+        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None, method: Method, candidates: int | None
     ) -> Results:
-        """Find the k nearest codes of each query; every shard fetches as many candidates."""
-        answers, lost = self._ask(lambda number: self._shards[number].search(queries, k, weights, **options))
+        answers, lost = self._ask(
+            lambda number: self._shards[number].search(queries, k, weights, method=method, candidates=candidates)
+        )
         if lost and (self._missing == "raise" or not answers):
             raise self._error(lost)
         ids, distances = (np.concatenate(parts, axis=1) for parts in zip(*answers.values(), strict=True))

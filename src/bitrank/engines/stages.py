@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from bitrank.checks import check_codes, check_queries, check_weights
 from bitrank.codes import distances, nearest
 from bitrank.engines.planes import are_whole
-from bitrank.vocabulary import Codes, Ids, Queries, Results, Weights
+from bitrank.vocabulary import AnyQueries, Codes, Ids, Queries, Results, Weights
 
 Fetched = tuple[Ids, Codes]
 
@@ -24,7 +23,7 @@ EXTRA_CODES = 100
 
 
 def rerank(
-    queries: Queries | npt.NDArray[Any],
+    queries: AnyQueries,
     candidates: Iterable[Fetched],
     k: int,
     weights: npt.ArrayLike | None = None,

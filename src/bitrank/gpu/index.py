@@ -16,8 +16,7 @@ from bitrank.gpu import search
 from bitrank.gpu.cuda import Device, DeviceError
 from bitrank.gpu.store import Store
 from bitrank.index import Index as CpuIndex
-from bitrank.index.searching import AnyQueries
-from bitrank.vocabulary import Codes, Ids, Method, Queries, Results, Weights
+from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
 
 MAX_BITS = 1024
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_count, check_ids, check_method, check_queries
 from bitrank.codes import nearest
 from bitrank.index.snapshot import Snapshot
-from bitrank.vocabulary import Codes, Method, Queries, Results, Weights
-
-AnyQueries = Queries | npt.NDArray[Any]
+from bitrank.vocabulary import AnyQueries, Codes, Method, Queries, Results, Weights
 
 
 class Searching:
