@@ -26,7 +26,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 hypothesis.settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
-hypothesis.settings.register_profile("all", max_examples=100, deadline=None)
+hypothesis.settings.register_profile("all", max_examples=100, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("few")
 
 

@@ -193,6 +193,8 @@ def best_scale(constraints: Constraints, c_order: float, c_tie: float, direction
     scale = 0.0
     for _ in range(100):  # Newton on a convex, piecewise quadratic function of one variable
         n_active = len(margins) if scale == 0 else int(np.searchsorted(margins, 1.0 / scale))
+        if n_active == 0 and tie == 0:
+            break  # every order constraint holds: no loss is left
         curvature = tie + (c_order * float(squares[n_active - 1]) if n_active > 0 else 0.0)
         new = max(0.0, c_order * float(sums[n_active - 1]) / curvature) if curvature > 0 and n_active > 0 else 0.0
         if abs(new - scale) <= 1e-12 * max(new, 1e-12):
