@@ -86,7 +86,7 @@ def run_demo(output: str | os.PathLike[str]) -> list[Row]:
     relevant = split.labels[split.queries, None] == split.labels
     rows, curves, ranked = [], {}, {}
     codes, queries = learn(split)
-    for ranker, (query_codes, weights) in queries.items():
+    for ranker, (query_codes, weights, _) in queries.items():
         values = distances(query_codes, codes, weights)
         rows.append(
             Row(

@@ -28,6 +28,7 @@ class Queries(NamedTuple):
 
     codes: Codes
     weights: Weights
+    trust: npt.NDArray[np.float32] | None = None  # how far each query's own weights are trusted, 0 to 1
 
 
 # Queries with weights, packed codes, or reals, whose signs are the code and whose magnitudes multiply the weights.

@@ -18,7 +18,7 @@ from bitrank.feedback.click_gate import Decision, PageEvidence, decide, evidence
 from bitrank.feedback.click_graph import ClickGraph
 from bitrank.feedback.pages import Floats, Page
 from bitrank.feedback.propensities import check_propensities, propensities_from_counts
-from bitrank.ranking.held_out import mean_one
+from bitrank.ranking.near import mean_one
 from bitrank.ranking.online import OnlineRankingSVM
 from bitrank.vocabulary import Codes, Weights
 

@@ -81,7 +81,7 @@ class AgreementRanker(Ranker):
         self.weights_ = np.log(np.maximum(odds, 1)).astype(np.float32)
         self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 1.0, []
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         if queries.magnitudes is None:
             return scaled(queries, self.weights_)
         sizes = queries.magnitudes / self.spread_

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from bitrank.checks import check_codes, check_labels, check_n_bits
 from bitrank.ranking.constraints import check_constraints
+from bitrank.ranking.pairs import check_pairs
 from bitrank.vocabulary import Codes, Rows, Weights
 
 Matrix = npt.NDArray[np.float32]
@@ -41,6 +42,16 @@ class ConstraintEvidence(NamedTuple):
     codes: Codes
     rows: Rows
     queries: QueryRows
+    n_bits: int
+
+
+class PairEvidence(NamedTuple):
+    """Judged pairs (query, item, grade) of row numbers, sorted by query."""
+
+    codes: Codes
+    pairs: Rows
+    queries: QueryRows
+    features: Matrix | None
     n_bits: int
 
 
@@ -91,6 +102,23 @@ def check_constraint_evidence(codes: Any, rows: Any, queries: Any, n_bits: int |
     codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
     query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
     return ConstraintEvidence(codes, check_constraints(rows, len(codes), len(query_rows.codes)), query_rows, n_bits)
+
+
+def check_pair_evidence(codes: Any, pairs: Any, queries: Any, features: Any, n_bits: int | None) -> PairEvidence:
+    """Check judged pairs, the queries that their first column numbers, and the queries' features."""
+    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None else _width(queries))
+    query_rows = check_query_rows(queries, n_bits)
+    matrix = None if features is None else check_features(features, len(query_rows.codes))
+    return PairEvidence(codes, check_pairs(pairs, len(codes), len(query_rows.codes)), query_rows, matrix, n_bits)
+
+
+def pairs_of_constraints(evidence: ConstraintEvidence) -> PairEvidence:
+    """The similar items of constraints as relevant ones: what a ranking learned from them should find."""
+    queries = np.repeat(evidence.rows[:, 0], evidence.rows.shape[1] - 2)
+    pairs = np.unique(np.column_stack([queries, evidence.rows[:, 2:].ravel()]), axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]] if evidence.queries.codes is evidence.codes else pairs
+    graded = np.column_stack([pairs, np.ones(len(pairs), np.int64)])
+    return PairEvidence(evidence.codes, graded, evidence.queries, None, evidence.n_bits)
 
 
 def _width(queries: Any) -> int | None:

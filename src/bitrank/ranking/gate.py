@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.ranking.evidence import LabelEvidence
-from bitrank.ranking.held_out import Factor, Floats, HeldOut, Validation, mean_one, split
+from bitrank.ranking.held_out import HeldOut, Validation, split
+from bitrank.ranking.near import Factor, Floats, mean_one
 from bitrank.vocabulary import Rows
 
 Scoring = Literal["guarded", "map", "p10"]
@@ -195,38 +196,3 @@ def standard_error(gains: Floats) -> float:
     0.5
     """
     return float(gains.std() / np.sqrt(len(gains)))
-
-
-def hold_out_queries(queries: Rows, random: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Mark the rows of one query in three: no query is on both sides."""
-    distinct = np.unique(queries)
-    if len(distinct) < 2:
-        raise ValueError('C="auto" needs quadruplets of at least two queries to hold one out, got one; give C')
-    n_held_out = max(1, len(distinct) // 3)
-    return np.isin(queries, random.permutation(distinct)[:n_held_out])
-
-
-def choose_by_order(
-    margins: Callable[[Floats], Floats], candidates: Iterable[tuple[dict[str, Any], Factor]], n_bits: int
-) -> Choice:
-    """Pick a candidate and blend by the share of held-out order constraints that hold; a tie counts one half.
-
-    `margins` maps weights to how much farther the dissimilar item of every constraint is than the similar one.
-    """
-
-    def order(margin: Floats) -> Floats:
-        return (np.sign(margin) + 1) / 2
-
-    uniform = margins(np.ones(n_bits))
-    rival = order(uniform)
-    report: list[dict[str, Any]] = [{"blend": 0.0, "order": float(rival.mean())}]
-    winner, best = Choice(None, 0.0, report), 0.0
-    for params, weights in candidates:
-        full = margins(mean_one(np.asarray(weights)))
-        for amount in BLENDS:
-            held = order((1 - amount) * uniform + amount * full)
-            report.append({**params, "blend": amount, "order": float(held.mean())})
-            gain, error = float((held - rival).mean()), standard_error(held - rival)
-            if gain > best and gain - _MIN_Z * error > 0:
-                winner, best = Choice(params, amount, report), gain
-    return winner

@@ -12,11 +12,6 @@ from bitrank.progress import progress
 
 Matrix = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
-# From queries, items and their similarity to the gradient of the loss by every array.
-Gradients = Callable[[Rows, Rows, npt.NDArray[np.bool_]], Iterable[Matrix]]
-
-_N_QUERIES, _N_ITEMS = 256, 1024  # per step
-
 # The loss mixes two terms: every similar item before the dissimilar ones (for MAP), and some similar item before all
 # others (for the top of the list).
 _EVERY, _SOME = np.float32(0.4), np.float32(0.6)
@@ -52,6 +47,14 @@ def loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
     return e
 
 
+def softmax(scores: Matrix) -> Matrix:
+    """Softmax of every row, in place."""
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores
+
+
 def class_numbers(y: npt.ArrayLike, n: int) -> Rows:
     """Labels of n rows as numbers from 0 on, or a ValueError where there is nothing to tell apart."""
     classes, numbers = np.unique(check_labels(y, n), return_inverse=True)
@@ -60,36 +63,37 @@ def class_numbers(y: npt.ArrayLike, n: int) -> Rows:
     return numbers
 
 
-def descend(
-    arrays: Sequence[Matrix],
-    gradients: Gradients,
-    y: Rows,
-    rate: float,
-    n_steps: int,
-    random: np.random.Generator,
-    label: str,
-) -> None:
-    """Change the arrays in place: Adam with a cosine schedule on random batches of the rows that y labels."""
-    steps = [Adam(array) for array in arrays]
-    for step in progress(range(n_steps), label=label):
-        queries, items = (random.integers(len(y), size=min(n, len(y))) for n in (_N_QUERIES, _N_ITEMS))
-        similar = y[queries][:, None] == y[items]
-        similar &= queries[:, None] != items
-        now = rate * 0.5 * (1 + np.cos(np.pi * step / n_steps))
-        for adam, gradient in zip(steps, gradients(queries, items, similar), strict=True):
-            adam.step(gradient, now)
-
-
 class Adam:
-    """Adam's state for one array, which it changes in place."""
+    """Adam for one array, which it changes in place.
 
-    def __init__(self, array: Matrix) -> None:
-        self.array, self.mean, self.square, self.count = array, np.zeros_like(array), np.zeros_like(array), 0
+    Parameters
+    ----------
+    array : float32 array
+    rate : float
+        Learning rate, at most.
+    decay : float
+        Share of the way back to its start that the array goes per step, at most.
+    """
 
-    def step(self, gradient: Matrix, rate: float) -> None:
-        """Move the array against the gradient."""
+    def __init__(self, array: Matrix, rate: float, decay: float = 0.0) -> None:
+        self.array, self.rate, self.decay = array, rate, decay
+        self.mean, self.square, self.count = np.zeros_like(array), np.zeros_like(array), 0
+        self.start = array.copy() if decay else array
+
+    def step(self, gradient: Matrix, schedule: float = 1.0) -> None:
+        """Move the array against the gradient, at a share of the rate and the decay."""
         self.count += 1
         self.mean += np.float32(0.1) * (gradient - self.mean)
         self.square += np.float32(0.01) * (gradient * gradient - self.square)
         scale = np.sqrt(self.square / (1 - 0.99**self.count)) + np.float32(1e-10)
-        self.array -= np.float32(rate / (1 - 0.9**self.count)) * self.mean / scale
+        self.array -= np.float32(schedule * self.rate / (1 - 0.9**self.count)) * self.mean / scale
+        if self.decay:
+            self.array -= np.float32(schedule * self.decay) * (self.array - self.start)
+
+
+def descend(steps: Sequence[Adam], gradients: Callable[[], Iterable[Matrix]], n_steps: int, label: str) -> None:
+    """Descend with a cosine schedule; `gradients` gives those of a fresh batch, one per array."""
+    for step in progress(range(n_steps), label=label):
+        schedule = 0.5 * (1 + np.cos(np.pi * step / n_steps))
+        for adam, gradient in zip(steps, gradients(), strict=True):
+            adam.step(gradient, schedule)

@@ -16,7 +16,8 @@ from bitrank.checks import check_codes, check_weights
 from bitrank.ranking import gate
 from bitrank.ranking.constraints import check_constraints, triplets_from_clicks
 from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, QueryRows, check_query_rows
-from bitrank.ranking.held_out import Factor, Validation, some_rows
+from bitrank.ranking.held_out import Validation, some_rows
+from bitrank.ranking.near import Factor
 from bitrank.ranking.objective import Array, Constraints, Objective, best_scale
 from bitrank.ranking.ranker import GatedRanker, Learner, scaled
 from bitrank.ranking.ranking_svm import constants
@@ -173,7 +174,7 @@ class OnlineRankingSVM(GatedRanker):
     def _constraint_learner(self, evidence: ConstraintEvidence) -> Learner:
         return _ConstraintStream(self, evidence)
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return scaled(queries, self.weights_)
 
     def _start(self, n_bits: int, constraints: Constraints) -> _State:

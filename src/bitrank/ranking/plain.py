@@ -46,7 +46,7 @@ class UniformRanker(Ranker):
         self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 0.0, []
         return self
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return scaled(QueryRows(queries.codes, None), np.ones(self.n_bits_))
 
 
@@ -68,5 +68,5 @@ class AsymmetricRanker(UniformRanker):
     array([[0.5, 2. ]], dtype=float32)
     """
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return scaled(queries, np.ones(self.n_bits_))

@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 
 from bitrank.codes import signs
 from bitrank.ranking import gate
-from bitrank.ranking.evidence import LabelEvidence, Matrix, QueryRows
-from bitrank.ranking.held_out import Factor, Validation, mean_one
-from bitrank.ranking.listwise import class_numbers, descend, loss_gradient
-from bitrank.ranking.ranker import GatedRanker, Learner, scaled
-from bitrank.vocabulary import Queries, Rows
+from bitrank.ranking.batches import Batches, LabelBatches, PairBatches
+from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
+from bitrank.ranking.held_out import Validation
+from bitrank.ranking.listwise import Adam, class_numbers, descend
+from bitrank.ranking.near import Factor, mean_one
+from bitrank.ranking.per_query import PerQueryRanker
+from bitrank.ranking.ranker import Learner, scaled
+from bitrank.vocabulary import Queries, Rows, Weights
 
 _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
 # The loss sees a query's weights scaled to this mean, divided by √n_bits since distances spread by √n_bits. Larger
@@ -24,12 +26,12 @@ _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
 _SHARPNESS = 2.0
 
 
-class QueryAdaptiveRanker(GatedRanker):
-    """Learn weights per query, w(q) = softplus(b + M s_q), s_q being the query's code as ±1.
+class QueryAdaptiveRanker(PerQueryRanker):
+    """Learn weights per query, w(q) = softplus(b + M s_q), s_q being the query's code as ±1, from labels or pairs.
 
-    The gate blends them with uniform weights, (1 − λ)·1 + λ·w(q) with w(q) scaled to mean 1, and chooses λ on held-out
-    data; where nothing helps, λ is 0 and the ranking is Hamming's. Where queries are reals, the weights multiply their
-    magnitudes.
+    They are blended with uniform weights, (1 − λt)·1 + λt·w(q) with w(q) scaled to mean 1. The gate chooses λ on
+    held-out data, and the trust t of each query says how much it is like what was learned from. Where nothing helps,
+    the ranking is Hamming's. Where queries are reals, the weights multiply their magnitudes.
 
     Parameters
     ----------
@@ -67,6 +69,7 @@ class QueryAdaptiveRanker(GatedRanker):
     ((3, 8), True)
     """
 
+    learns_from = frozenset({"labels", "pairs"})
     _arrays: ClassVar[dict[str, str]] = {"coef_": "bb", "intercept_": "b"}
 
     coef_: Matrix
@@ -88,73 +91,97 @@ class QueryAdaptiveRanker(GatedRanker):
         self.random_state = random_state
 
     def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> Learner:
-        if self.n_steps < 1:
-            raise ValueError(f"n_steps must be at least 1, got {self.n_steps}")
-        return _Learner(evidence, self.n_steps, random)
+        return _LabelLearner(self, evidence, random)
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+    def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> Learner:
+        return _PairLearner(self, evidence, random)
+
+    def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
         bits = signs(queries.codes, self.n_bits_)
-        return scaled(queries, gate.blend(_softplus(bits @ self.coef_.T + self.intercept_), self.blend_))
+        weights = mean_one(_softplus(bits @ self.coef_.T + self.intercept_))
+        share = self.blend_ * trust[:, None]
+        return scaled(queries, (1 - share) + share * weights)._replace(trust=trust)
 
 
 class _Learner:
-    """M and b, learned from labels."""
+    """M and b, learned from one body of evidence."""
 
-    def __init__(self, evidence: LabelEvidence, n_steps: int, random: np.random.Generator) -> None:
-        self.n_bits, self.n_steps, self.random = evidence.n_bits, n_steps, random
-        self.classes = class_numbers(evidence.y, len(evidence.codes))
-        self.item_bits = signs(evidence.codes, evidence.n_bits)
-        queries = evidence.queries
-        self.query_bits = self.item_bits if queries.codes is evidence.codes else signs(queries.codes, evidence.n_bits)
-        self.magnitudes = queries.magnitudes
+    def __init__(self, ranker: QueryAdaptiveRanker, evidence: Any, random: np.random.Generator) -> None:
+        if ranker.n_steps < 1:
+            raise ValueError(f"n_steps must be at least 1, got {ranker.n_steps}")
+        self.ranker, self.evidence, self.random = ranker, evidence, random
 
     def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        coef, intercept = self._train(rows, "query-adaptive weights, to choose the blend")
-        yield {}, lambda queries: _softplus(self.query_bits[queries] @ coef.T + intercept)
+        coef, intercept = self._train(self.batches(rows), "query-adaptive weights, to choose the blend")
+        yield {}, lambda queries: _softplus(self._bits(queries) @ coef.T + intercept)
 
     def learn(self, choice: gate.Choice) -> dict[str, Any]:
-        coef, intercept = np.zeros((self.n_bits, self.n_bits), np.float32), np.zeros(self.n_bits, np.float32)
+        n_bits = self.evidence.n_bits
+        coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
         if choice.blend > 0:
-            coef, intercept = self._train(np.arange(len(self.classes)), "query-adaptive weights")
+            coef, intercept = self._train(self.batches(None), "query-adaptive weights")
+        self.ranker._keep_sample(self.evidence, self.random)
         return {"coef_": coef, "intercept_": intercept}
 
-    def _train(self, rows: Rows, label: str) -> tuple[Matrix, Matrix]:
-        magnitudes = None if self.magnitudes is None else mean_one(self.magnitudes[rows]).astype(np.float32)
-        bits = self.query_bits[rows], self.item_bits[rows]
-        return _train(*bits, self.classes[rows], magnitudes, self.n_steps, self.random, label)
+    def batches(self, rows: Rows | None) -> Batches:
+        """Batches of some rows of the evidence, or of all."""
+        raise NotImplementedError
+
+    def _bits(self, queries: Rows) -> Matrix:
+        return signs(self.evidence.queries.codes[queries], self.evidence.n_bits)
+
+    def _signed(self, queries: Rows) -> Matrix:
+        """Queries as ±1, or as reals of mean size 1, halved: a weighted Hamming distance is minus half the product."""
+        bits, magnitudes = self._bits(queries), self.evidence.queries.magnitudes
+        scale = np.float32(0.5) if magnitudes is None else (0.5 * mean_one(magnitudes[queries])).astype(np.float32)
+        signed: Matrix = bits * scale
+        return signed
+
+    def _train(self, batches: Batches, label: str) -> tuple[Matrix, Matrix]:
+        """Learn M and b."""
+        n_bits = self.evidence.n_bits
+        coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
+        sharpness = np.float32(_SHARPNESS / np.sqrt(n_bits))
+
+        def gradients() -> tuple[Matrix, Matrix]:
+            batch = batches.draw(self.random)
+            bits, signed = self._bits(batch.queries), self._signed(batch.queries)
+            raw = bits @ coef.T + intercept
+            weights = _softplus(raw)
+            scale = sharpness / weights.mean(axis=1, keepdims=True)
+            by_scaled = signed * batch.gradient(scale * weights * signed)
+            along = (by_scaled * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+            by_raw = scale * (by_scaled - along) * expit(raw)
+            return by_raw.T @ bits, by_raw.sum(axis=0)
+
+        rate = min(0.1, _LEARNING_RATE / n_bits)
+        descend([Adam(coef, rate), Adam(intercept, rate)], gradients, self.ranker.n_steps, label)
+        return coef, intercept
+
+
+class _LabelLearner(_Learner):
+    """M and b from labels."""
+
+    def __init__(self, ranker: QueryAdaptiveRanker, evidence: LabelEvidence, random: np.random.Generator) -> None:
+        super().__init__(ranker, evidence, random)
+        self.classes = class_numbers(evidence.y, len(evidence.codes))
+
+    def batches(self, rows: Rows | None) -> Batches:
+        rows = np.arange(len(self.classes)) if rows is None else rows
+        return LabelBatches(self.evidence.codes, self.evidence.n_bits, self.classes, rows)
+
+
+class _PairLearner(_Learner):
+    """M and b from judged pairs."""
+
+    def batches(self, rows: Rows | None) -> Batches:
+        pairs = self.evidence.pairs if rows is None else self.evidence.pairs[rows]
+        scale = np.float32(_SHARPNESS / np.sqrt(self.evidence.n_bits))
+        return PairBatches(
+            self.evidence.codes, self.evidence.n_bits, pairs, lambda queries: scale * self._signed(queries)
+        )
 
 
 def _softplus(values: Matrix) -> Matrix:
     out: Matrix = np.logaddexp(np.float32(0), values)
     return out
-
-
-def _train(
-    every_query: Matrix,
-    every_item: Matrix,
-    y: Rows,
-    magnitudes: Matrix | None,
-    n_steps: int,
-    random: np.random.Generator,
-    label: str,
-) -> tuple[Matrix, Matrix]:
-    """Learn M and b from rows as ±1, with one class per row."""
-    n_bits = every_item.shape[1]
-    coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
-    sharpness = np.float32(_SHARPNESS / np.sqrt(n_bits))
-
-    def gradients(queries: Rows, items: Rows, similar: npt.NDArray[np.bool_]) -> tuple[Matrix, Matrix]:
-        query_bits, item_bits = every_query[queries], every_item[items]
-        raw = query_bits @ coef.T + intercept
-        weights = _softplus(raw)
-        scale = sharpness / weights.mean(axis=1, keepdims=True)
-        # A weighted Hamming distance is minus half this inner product, plus a constant per query.
-        signed = np.float32(0.5) * (query_bits if magnitudes is None else query_bits * magnitudes[queries])
-        scores = (scale * weights * signed) @ item_bits.T
-        by_scaled = signed * (loss_gradient(scores, similar) @ item_bits)
-        along = (by_scaled * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
-        by_raw = scale * (by_scaled - along) * expit(raw)
-        return by_raw.T @ query_bits, by_raw.sum(axis=0)
-
-    descend((coef, intercept), gradients, y, min(0.1, _LEARNING_RATE / n_bits), n_steps, random, label)
-    return coef, intercept

@@ -7,41 +7,51 @@ are weights, so the same search answers it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from bitrank.archives import Archive, check_shapes
 from bitrank.codes import signs, split_vectors
-from bitrank.ranking import gate
-from bitrank.ranking.evidence import LabelEvidence, Matrix, QueryRows
-from bitrank.ranking.held_out import Factor, Validation, mean_one
-from bitrank.ranking.listwise import class_numbers, descend, loss_gradient
-from bitrank.ranking.ranker import GatedRanker, Learner
-from bitrank.vocabulary import Codes, Queries, Rows
+from bitrank.ranking import gate, pair_gate
+from bitrank.ranking.batches import Batches, LabelBatches, PairBatches
+from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
+from bitrank.ranking.held_out import Validation
+from bitrank.ranking.inputs import Inputs, take
+from bitrank.ranking.listwise import class_numbers
+from bitrank.ranking.near import Factor, mean_one
+from bitrank.ranking.network import Network, start_network, train
+from bitrank.ranking.per_query import PerQueryRanker
+from bitrank.vocabulary import Queries, Rows, Weights
 
-_LEARNING_RATE = 0.32  # divided by the number of bits, and at most 0.01
-
-
-class _Network(NamedTuple):
-    """f(q) = direct·φ + outer·relu(inner·φ)."""
-
-    direct: Matrix
-    inner: Matrix
-    outer: Matrix
-
-    def __call__(self, inputs: Matrix) -> Matrix:
-        vectors: Matrix = inputs @ self.direct.T + np.maximum(inputs @ self.inner.T, 0) @ self.outer.T
-        return vectors
+# Learning rates are divided by the number of bits.
+_LABEL_RATE, _MOST_LABEL_RATE = 0.32, 0.01
+_PAIR_RATE, _PAIR_SCALE, _PAIR_STEPS = 0.2, 1.5, 300
+# Pairs are few beside the entries of A, which returns towards its start by this share per step: less of it the more
+# queries there are.
+_PAIR_DECAY, _PAIR_DECAY_QUERIES = 0.25, 62.0
 
 
-class QueryVectorRanker(GatedRanker):
-    """Learn a vector per query, f(q) = A φ + B relu(C φ), φ being the query's code as ±1 and its features.
+class Part(NamedTuple):
+    """A network, what it sees of a query, and its share λ in the vector that is searched with."""
 
-    The gate blends it with the query itself, (1 − λ)·s_q + λ·f(q), both scaled to a mean size of 1, and chooses λ on
-    held-out data. Where queries are reals they take the place of s_q. Where nothing helps, λ is 0 and the ranking is
-    Hamming's, or that of the asymmetric distance. The vector may flip bits of the query: `queries_for` gives a code
-    beside the weights.
+    inputs: Inputs
+    network: Network
+    blend: float
+
+
+class QueryVectorRanker(PerQueryRanker):
+    """Learn a vector per query, f(q) = A φ + B relu(C φ), from labels or judged pairs.
+
+    φ is what is known of the query: its code as ±1, its reals where it has them, and the leading components of its
+    features. The vector is blended with the query itself, (1 − λt)·q + λt·f(q), both scaled to a mean size of 1. The
+    gate chooses λ, and which of the inputs to use, on held-out data: more inputs are used only where they help. The
+    trust t of each query, from 0 to 1, says how much it is like what was learned from (see `bitrank.ranking.trust`).
+    Where nothing helps, or a query is unlike anything seen, the ranking is Hamming's or that of the asymmetric
+    distance. The vector may flip bits of the query: `queries_for` gives a code beside the weights.
+
+    Queries may come with less than was learned from: codes without reals or features are answered by a network of the
+    bits alone, which is learned and judged beside the other.
 
     Parameters
     ----------
@@ -50,7 +60,7 @@ class QueryVectorRanker(GatedRanker):
     n_hidden : int, default=256
         Rows of C.
     n_steps : int, default=500
-        Gradient steps, each on 256 random queries against 1024 random items.
+        Gradient steps, each on 256 random queries against 1024 random items; from pairs at most 300.
     scoring : {"guarded", "map", "p10"}, default="guarded"
         What λ maximises: MAP among those that do not lower precision at 10, MAP alone, or precision at 10.
     validation : {"rows", "classes"}, default="rows"
@@ -59,14 +69,15 @@ class QueryVectorRanker(GatedRanker):
 
     Attributes
     ----------
-    direct_, inner_, outer_ : float32 arrays
-        A, C and B.
-    center_, scale_ : float32 arrays
-        Mean of the features, and one scale for all of them.
+    bits_part_, full_part_ : Part
+        The networks with their inputs and λ: for queries that are codes, and for queries with all that was learned
+        from. The same where that was codes alone.
     blend_ : float
-        λ.
+        λ of the full part.
+    sample_ : packed codes
+        Training rows, which the trust of a query is told from.
     report_ : list of dict
-        Every λ tried, with its held-out figures; the first line is the query itself.
+        Every λ and choice of inputs tried, with its held-out figures; the first line is the query itself.
     n_bits_ : int
     n_features_ : int
         Number of features per query; 0 where it learned without.
@@ -83,22 +94,11 @@ class QueryVectorRanker(GatedRanker):
     ((3, 1), True)
     """
 
-    learns_from = frozenset({"labels", "features"})
-    _arrays: ClassVar[dict[str, str]] = {
-        "direct_": "bi",
-        "inner_": "hi",
-        "outer_": "bh",
-        "center_": "f",
-        "scale_": "",
-    }
-    _facts = ("n_features_",)
-    _gate: ClassVar[dict[str, Any]] = {"scale_magnitudes": False, "cross_validate": True}
+    learns_from = frozenset({"labels", "pairs", "features"})
+    _facts = ("learned_from_", "n_features_")
 
-    direct_: Matrix
-    inner_: Matrix
-    outer_: Matrix
-    center_: Matrix
-    scale_: np.float32
+    bits_part_: Part
+    full_part_: Part
     n_features_: int
 
     def __init__(
@@ -118,98 +118,196 @@ class QueryVectorRanker(GatedRanker):
         self.validation = validation
         self.random_state = random_state
 
-    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> Learner:
+    def _fit_labels(self, evidence: LabelEvidence) -> None:
+        self._check_sizes()
+        seed, random = self._seeds()
+        learner = _LabelLearner(self, evidence, random)
+
+        def choose(some: LabelEvidence, kinds: list[str]) -> gate.Choice:
+            return gate.choose(
+                some,
+                learner.candidates_of(kinds),
+                scale_magnitudes=False,
+                cross_validate=True,
+                scoring=self.scoring,
+                validation=self.validation,
+                random=np.random.default_rng(seed),
+            )
+
+        self._fit_parts(learner, choose, evidence)
+
+    def _fit_pairs(self, evidence: PairEvidence) -> None:
+        self._check_sizes()
+        seed, random = self._seeds()
+        learner = _PairLearner(self, evidence, random)
+
+        def choose(some: PairEvidence, kinds: list[str]) -> gate.Choice:
+            candidates = learner.candidates_of(kinds)
+            random = np.random.default_rng(seed)
+            return pair_gate.choose(some, candidates, scale_magnitudes=False, blends=gate.BLENDS, random=random)
+
+        self._fit_parts(learner, choose, evidence)
+
+    def _fit_parts(self, learner: _Learner, choose: Any, evidence: Any) -> None:
+        """Choose and learn the part for bare codes, and the part for queries as they were given."""
+        codes_alone = evidence._replace(queries=QueryRows(evidence.queries.codes, None), features=None)
+        choice = choose(codes_alone, ["bits"])
+        bits_part = full_part = learner.part("bits", choice.blend)
+        if len(learner.kinds) > 1:
+            choice = choose(evidence, learner.kinds)
+            kind = "bits" if choice.params is None else choice.params["inputs"]
+            full_part = learner.part(kind, choice.blend)
+        self._keep_sample(evidence, learner.random)
+        self.bits_part_, self.full_part_ = bits_part, full_part
+        self.n_bits_, self.blend_, self.report_ = evidence.n_bits, choice.blend, choice.report
+        self.n_features_ = 0 if evidence.features is None else evidence.features.shape[1]
+
+    def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
+        inputs = self.full_part_.inputs
+        whole = not (inputs.reals and queries.magnitudes is None) and not (inputs.with_features and features is None)
+        part = self.full_part_ if whole else self.bits_part_
+        bits = signs(queries.codes, self.n_bits_)
+        itself = mean_one(np.ones(bits.shape) if queries.magnitudes is None else queries.magnitudes)
+        learned = mean_one(bits * part.network(part.inputs(queries, features, self.n_bits_)))
+        share = part.blend * trust[:, None]
+        return Queries(*split_vectors(bits * ((1 - share) * itself + share * learned)), trust)
+
+    def _check_sizes(self) -> None:
         for name in ("n_steps", "n_hidden"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        return _Learner(evidence, self.n_hidden, self.n_steps, random)
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
-        values = np.zeros((len(queries.codes), 0), np.float32) if features is None else features
-        inputs = _inputs(queries.codes, self.n_bits_, values, self.center_, self.scale_)
-        bits = signs(queries.codes, self.n_bits_)
-        itself = mean_one(np.ones(bits.shape) if queries.magnitudes is None else queries.magnitudes)
-        learned = mean_one(bits * _Network(self.direct_, self.inner_, self.outer_)(inputs))
-        return Queries(*split_vectors(bits * ((1 - self.blend_) * itself + self.blend_ * learned)))
+    def _parts(self) -> dict[str, Part]:
+        return {"bits": self.bits_part_, "full": self.full_part_}
 
-    def _loaded(self) -> None:
-        if self.center_.shape != (self.n_features_,) or self.direct_.shape[1] != self.n_bits_ + self.n_features_ + 1:
-            raise ValueError(f"expected arrays for {self.n_features_} features, got {self.direct_.shape[1]} inputs")
+    def _to_archive(self) -> Archive:
+        archive = super()._to_archive()
+        for name, part in self._parts().items():
+            arrays = (*part.network, part.inputs.center, part.inputs.components)
+            archive.arrays.update({f"{name}_{key}": array for key, array in zip(_SHAPES, arrays, strict=True)})
+            archive.facts[f"{name}_part"] = {"reals": part.inputs.reals, "blend": part.blend}
+        return archive
+
+    @classmethod
+    def _from_archive(cls, archive: Archive) -> Self:
+        parts = {}
+        for name in ("bits", "full"):
+            keys = [f"{name}_{key}" for key in _SHAPES]
+            missing = [key for key in keys if key not in archive.arrays]
+            if missing or f"{name}_part" not in archive.facts:
+                raise ValueError(f"expected the arrays {keys}, got {sorted(archive.arrays)}")
+            arrays = {key: archive.arrays.pop(f"{name}_{key}") for key in _SHAPES}
+            parts[name] = arrays, archive.facts.pop(f"{name}_part")
+        ranker = super()._from_archive(archive)
+        ranker.bits_part_, ranker.full_part_ = (_part(*parts[name], ranker.n_bits_) for name in ("bits", "full"))
+        return ranker
+
+
+# Arrays of a part, with a letter per side: bits, inputs, hidden units, features and their components.
+_SHAPES = {"direct": "bi", "inner": "hi", "outer": "bh", "center": "f", "components": "fc"}
+
+
+def _part(arrays: dict[str, Any], facts: dict[str, Any], n_bits: int) -> Part:
+    """A part from a file."""
+    check_shapes(arrays, _SHAPES, {"b": n_bits, "i": n_bits + arrays["components"].shape[-1] + 1})
+    share = facts.get("blend")
+    if not isinstance(share, int | float) or not 0 <= share <= 1 or not isinstance(facts.get("reals"), bool):
+        raise ValueError(f"expected a part with reals and blend, got {facts!r:.80}")
+    inputs = Inputs(facts["reals"], arrays["center"], arrays["components"])
+    return Part(inputs, Network(arrays["direct"], arrays["inner"], arrays["outer"]), share)
 
 
 class _Learner:
-    """The network, learned from labels."""
+    """Networks for every kind of inputs, each learned once from the same rows."""
 
-    def __init__(self, evidence: LabelEvidence, n_hidden: int, n_steps: int, random: np.random.Generator) -> None:
-        n, n_bits, queries = len(evidence.codes), evidence.n_bits, evidence.queries
-        self.n_hidden, self.n_steps, self.random = n_hidden, n_steps, random
-        self.classes = class_numbers(evidence.y, n)
-        values = np.zeros((n, 0), np.float32) if evidence.features is None else evidence.features
-        self.center = values.mean(axis=0, dtype=np.float64).astype(np.float32)
-        self.scale = np.float32(values.std(dtype=np.float64) if values.size else 1.0) or np.float32(1.0)
-        self.bits = signs(evidence.codes, n_bits)
-        self.query_bits = self.bits if queries.codes is evidence.codes else signs(queries.codes, n_bits)
-        self.inputs = _inputs(queries.codes, n_bits, values, self.center, self.scale)
+    def __init__(self, ranker: QueryVectorRanker, evidence: Any, random: np.random.Generator) -> None:
+        self.ranker, self.evidence, self.random = ranker, evidence, random
+        self.inputs = {"bits": Inputs.learn(False, None, random)}
+        if evidence.queries.magnitudes is not None:
+            self.inputs["reals"] = Inputs.learn(True, None, random)
+        if evidence.features is not None:
+            reals = evidence.queries.magnitudes is not None
+            self.inputs["features"] = Inputs.learn(reals, evidence.features, random)
+        self.kinds = list(self.inputs)
+        self._learned: dict[tuple[str, bytes], Network] = {}
 
-    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        network = self._train(rows, "query vectors, to choose the blend")
-        # As weights of the query's own bits: negative where the vector flips a bit.
-        yield {}, lambda queries: self.query_bits[queries] * network(self.inputs[queries])
+    def candidates_of(self, kinds: list[str]) -> gate.Candidates:
+        """Candidates for some kinds of inputs."""
 
-    def learn(self, choice: gate.Choice) -> dict[str, Any]:
-        if choice.blend > 0:
-            network = self._train(np.arange(len(self.classes)), "query vectors")
-        else:
-            network = _start(self.inputs.shape[1], self.bits.shape[1], self.n_hidden, self.random)
-        return {
-            "direct_": network.direct,
-            "inner_": network.inner,
-            "outer_": network.outer,
-            "center_": self.center,
-            "scale_": self.scale,
-            "n_features_": len(self.center),
-        }
+        def candidates(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+            for kind in kinds:
+                key = kind, rows.tobytes()
+                if key not in self._learned:
+                    self._learned[key] = self.train(kind, rows, "query vectors, to choose the blend")
+                yield {"inputs": kind}, self._factor(kind, self._learned[key])
 
-    def _train(self, rows: Rows, label: str) -> _Network:
-        sizes = self.n_hidden, self.n_steps
-        return _train(self.inputs, self.bits, self.classes, rows, *sizes, self.random, label)
+        return candidates
+
+    def part(self, kind: str, blend: float) -> Part:
+        """The part for a kind of inputs, learned from all rows where it has a share."""
+        inputs = self.inputs[kind]
+        if blend > 0:
+            return Part(inputs, self.train(kind, None, "query vectors"), blend)
+        n_bits = self.evidence.n_bits
+        return Part(inputs, start_network(n_bits, inputs.n_inputs(n_bits), 0, 1.0, self.random), 0.0)
+
+    def train(self, kind: str, rows: Rows | None, label: str) -> Network:
+        """Learn a network from some rows of the evidence, or from all."""
+        raise NotImplementedError
+
+    def inputs_of(self, kind: str, queries: Rows) -> Matrix:
+        """φ of some queries."""
+        evidence = self.evidence
+        return self.inputs[kind](evidence.queries.take(queries), take(evidence.features, queries), evidence.n_bits)
+
+    def _factor(self, kind: str, network: Network) -> Factor:
+        def factor(queries: Rows) -> Weights:
+            # As weights of the query's own bits: negative where the vector flips a bit.
+            bits = signs(self.evidence.queries.codes[queries], self.evidence.n_bits)
+            return bits * network(self.inputs_of(kind, queries))
+
+        return factor
 
 
-def _inputs(codes: Codes, n_bits: int, values: Matrix, center: Matrix, scale: np.float32) -> Matrix:
-    """φ: the bits as ±1, the features with one scale for all, and a one."""
-    return np.hstack([signs(codes, n_bits), (values - center) / scale, np.ones((len(codes), 1), np.float32)])
+class _LabelLearner(_Learner):
+    """Networks learned from labels."""
+
+    def train(self, kind: str, rows: Rows | None, label: str) -> Network:
+        evidence, n_bits = self.evidence, self.evidence.n_bits
+        classes = class_numbers(evidence.y, len(evidence.codes))
+        rows = np.arange(len(classes)) if rows is None else rows
+        batches: Batches = LabelBatches(evidence.codes, n_bits, classes, rows)
+        n_inputs = self.inputs[kind].n_inputs(n_bits)
+        network = start_network(n_bits, n_inputs, self.ranker.n_hidden, 1.0, self.random)
+        return train(
+            network,
+            batches,
+            lambda queries: self.inputs_of(kind, queries),
+            rate=min(_MOST_LABEL_RATE, _LABEL_RATE / n_bits),
+            n_steps=self.ranker.n_steps,
+            random=self.random,
+            label=label,
+        )
 
 
-def _start(n_inputs: int, n_bits: int, n_hidden: int, random: np.random.Generator) -> _Network:
-    """A network that returns the code itself."""
-    direct = np.zeros((n_bits, n_inputs), np.float32)
-    direct[:, :n_bits] = np.eye(n_bits, dtype=np.float32) / np.float32(np.sqrt(n_bits))
-    inner = random.normal(size=(n_hidden, n_inputs)).astype(np.float32) / np.float32(np.sqrt(n_inputs))
-    return _Network(direct, inner, np.zeros((n_bits, n_hidden), np.float32))
+class _PairLearner(_Learner):
+    """Linear maps learned from judged pairs."""
 
-
-def _train(
-    inputs: Matrix,
-    bits: Matrix,
-    y: Rows,
-    rows: Rows,
-    n_hidden: int,
-    n_steps: int,
-    random: np.random.Generator,
-    label: str,
-) -> _Network:
-    """Learn a network from these rows."""
-    n_bits = bits.shape[1]
-    network = _start(inputs.shape[1], n_bits, n_hidden, random)
-
-    def gradients(queries: Rows, items: Rows, similar: npt.NDArray[np.bool_]) -> tuple[Matrix, Matrix, Matrix]:
-        query_inputs: Matrix = inputs[rows[queries]]
-        item_bits: Matrix = bits[rows[items]]
-        hidden = np.maximum(query_inputs @ network.inner.T, 0)
-        vectors = query_inputs @ network.direct.T + hidden @ network.outer.T
-        by_vector: Matrix = loss_gradient(vectors @ item_bits.T, similar) @ item_bits
-        by_hidden = (by_vector @ network.outer) * (hidden > 0)
-        return by_vector.T @ query_inputs, by_hidden.T @ query_inputs, by_vector.T @ hidden
-
-    descend(network, gradients, y[rows], min(0.01, _LEARNING_RATE / n_bits), n_steps, random, label)
-    return network
+    def train(self, kind: str, rows: Rows | None, label: str) -> Network:
+        evidence, n_bits, inputs = self.evidence, self.evidence.n_bits, self.inputs[kind]
+        pairs = evidence.pairs if rows is None else evidence.pairs[rows]
+        scale = np.float32(_PAIR_SCALE / np.sqrt(n_bits))
+        batches = PairBatches(
+            evidence.codes, n_bits, pairs, lambda queries: scale * inputs.query(evidence.queries.take(queries), n_bits)
+        )
+        network = start_network(n_bits, inputs.n_inputs(n_bits), 0, _PAIR_SCALE, self.random)
+        return train(
+            network,
+            batches,
+            lambda queries: self.inputs_of(kind, queries),
+            rate=_PAIR_RATE / n_bits,
+            decay=min(_PAIR_DECAY, _PAIR_DECAY_QUERIES / len(batches.queries)),
+            n_steps=min(_PAIR_STEPS, self.ranker.n_steps),
+            random=self.random,
+            label=label,
+        )

@@ -16,21 +16,24 @@ from sklearn.utils.validation import check_is_fitted
 from bitrank.archives import Archive, check_shapes, write_archive
 from bitrank.codes import distances
 from bitrank.metrics import average_precision
-from bitrank.ranking import gate
+from bitrank.ranking import gate, pair_gate
 from bitrank.ranking.evidence import (
     ConstraintEvidence,
     LabelEvidence,
     Matrix,
+    PairEvidence,
     QueryRows,
     check_constraint_evidence,
     check_features,
     check_label_evidence,
+    check_pair_evidence,
     check_query_rows,
+    pairs_of_constraints,
 )
 from bitrank.ranking.gate import Choice
-from bitrank.ranking.held_out import Factor, Validation
+from bitrank.ranking.held_out import Validation
+from bitrank.ranking.near import Factor
 from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, ranker_class
-from bitrank.ranking.sampling import constraints_of
 from bitrank.vocabulary import Codes, Queries, Rows
 
 _SCORED_QUERIES = 1024  # per block of `score`
@@ -39,7 +42,8 @@ _SCORED_QUERIES = 1024  # per block of `score`
 class Ranker(BaseEstimator, ABC):
     """Turn queries into codes and weights to search with.
 
-    A ranker learns from class labels (`fit`) or constraints (`fit_constraints`), or says which it cannot learn from.
+    A ranker learns from class labels (`fit`), judged pairs (`fit_pairs`) or constraints (`fit_constraints`), or says
+    which of them it cannot learn from.
     Queries are packed codes, or reals of one column per bit (`hasher.project(X)`): their signs are a code and their
     sizes say how sure each bit is.
 
@@ -91,6 +95,35 @@ class Ranker(BaseEstimator, ABC):
         self._fit_labels(evidence)
         return self
 
+    def fit_pairs(
+        self,
+        codes: Codes,
+        pairs: Any,
+        *,
+        queries: npt.ArrayLike,
+        features: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Learn from relevance judgements.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, ceil(n_bits / 8))
+            Packed codes of the items.
+        pairs : int array of shape (m, 2) or (m, 3), or scipy sparse matrix of shape (n_queries, n)
+            Row numbers (query, item) or (query, item, grade); `bitrank.ranking.pairs.read_qrels` reads files.
+        queries : packed codes, or float array of shape (n_queries, n_bits)
+            The queries that the first column numbers; they need not be in the collection.
+        features : float array of shape (n_queries, n_features), optional
+            What else is known of a query, for rankers that use it.
+        """
+        evidence = check_pair_evidence(codes, pairs, queries, features, self._n_bits())
+        if "pairs" not in self.learns_from:
+            self._refuse("pairs", "pairs")
+        if features is not None and "features" not in self.learns_from:
+            self._refuse("features", "features")
+        self._fit_pairs(evidence)
+        return self
+
     def fit_constraints(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
         """Learn from triplets or quadruplets of row numbers.
 
@@ -109,30 +142,36 @@ class Ranker(BaseEstimator, ABC):
         self._fit_constraints(evidence)
         return self
 
-    def queries_for(self, queries: npt.ArrayLike, *, features: npt.ArrayLike | None = None) -> Queries:
-        """Codes and weights to search with: `index.search(ranker.queries_for(queries), k=10)`.
+    def queries_for(
+        self, queries: npt.ArrayLike, *, features: npt.ArrayLike | None = None, collection: Any = None
+    ) -> Queries:
+        """Codes and weights to search with: `index.search(ranker.queries_for(queries, collection=index), k=10)`.
 
         Parameters
         ----------
         queries : packed codes, or float array of shape (n_queries, n_bits)
         features : float array of shape (n_queries, n_features), optional
-            Features of the kind that was learned from.
+            Features of the kind that was learned from; queries without are answered by what needs none.
+        collection : packed codes, `Index` or engine, optional
+            What will be searched, or a sample of its codes. Rankers that learn for every query apart tell from it
+            which queries are like what they learned from; without it they are more careful.
 
         Returns
         -------
         Queries
-            A named tuple of packed codes and float32 weights of shape (n_queries, n_bits).
+            A named tuple of packed codes, float32 weights of shape (n_queries, n_bits), and the trust in each query
+            (None for rankers that treat all queries alike).
         """
         check_is_fitted(self, "n_bits_")
         rows = check_query_rows(queries, self.n_bits_)
-        n_features = getattr(self, "n_features_", 0)
-        if features is None and n_features == 0:
-            return self._queries_for(rows, None)
-        if n_features == 0:
-            raise ValueError(f"features must be None for a {type(self).__name__} that learned without them, got some")
-        if features is None:
-            raise ValueError(f"features must have shape ({len(rows.codes)}, {n_features}), as learned from, got none")
-        return self._queries_for(rows, check_features(features, len(rows.codes), n_features))
+        matrix = None
+        if features is not None:
+            n_features = getattr(self, "n_features_", 0)
+            if n_features == 0:
+                name = type(self).__name__
+                raise ValueError(f"features must be None for a {name} that learned without them, got some")
+            matrix = check_features(features, len(rows.codes), n_features)
+        return self._queries_for(rows, matrix, collection)
 
     def score(
         self,
@@ -162,10 +201,12 @@ class Ranker(BaseEstimator, ABC):
         A `random_state` that is not an int is stored as None.
         """
         check_is_fitted(self, "n_bits_")
+        write_archive(path, FORMAT, VERSION, self._to_archive())
+
+    def _to_archive(self) -> Archive:
         facts = {name: getattr(self, name) for name in ("n_bits_", "blend_", "report_", *self._facts)}
         arrays = {name: np.asarray(getattr(self, name)) for name in self._arrays}
-        archive = Archive(type(self).__name__, self.get_params(deep=False), facts, arrays)
-        write_archive(path, FORMAT, VERSION, archive)
+        return Archive(type(self).__name__, self.get_params(deep=False), facts, arrays)
 
     @classmethod
     def _from_archive(cls, archive: Archive) -> Self:
@@ -211,8 +252,12 @@ class Ranker(BaseEstimator, ABC):
         """Learn from constraints."""
         raise NotImplementedError
 
+    def _fit_pairs(self, evidence: PairEvidence) -> None:
+        """Learn from judged pairs."""
+        raise NotImplementedError
+
     @abstractmethod
-    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         """Answer for checked queries."""
 
 
@@ -267,15 +312,31 @@ class GatedRanker(Ranker):
 
         self._choose_then_learn(learner, choose, evidence.n_bits)
 
+    def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> Learner:
+        raise NotImplementedError
+
+    def _fit_pairs(self, evidence: PairEvidence) -> None:
+        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        learner = self._pair_learner(evidence, random)
+
+        def choose() -> Choice:
+            return pair_gate.choose(evidence, learner.candidates, blends=gate.BLENDS, random=random)
+
+        self._choose_then_learn(learner, choose, evidence.n_bits)
+
     def _fit_constraints(self, evidence: ConstraintEvidence) -> None:
         learner = self._constraint_learner(evidence)
 
         def choose() -> Choice:
             random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-            held_out = gate.hold_out_queries(evidence.rows[:, 0], random)
-            judge = constraints_of(evidence, np.flatnonzero(held_out))
-            candidates = learner.candidates(np.flatnonzero(~held_out))
-            return gate.choose_by_order(judge.margins, candidates, evidence.n_bits)
+            judged = pairs_of_constraints(evidence)
+
+            def candidates(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+                queries = np.unique(judged.pairs[rows, 0])
+                return learner.candidates(np.flatnonzero(np.isin(evidence.rows[:, 0], queries)))
+
+            itself = evidence.queries.codes is evidence.codes
+            return pair_gate.choose(judged, candidates, itself=itself, new_share=0.0, blends=gate.BLENDS, random=random)
 
         self._choose_then_learn(learner, choose, evidence.n_bits)
 

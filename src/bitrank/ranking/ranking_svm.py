@@ -10,7 +10,8 @@ import numpy as np
 from bitrank.checks import check_weights
 from bitrank.ranking import gate
 from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, QueryRows
-from bitrank.ranking.held_out import Factor, Validation, some_rows
+from bitrank.ranking.held_out import Validation, some_rows
+from bitrank.ranking.near import Factor
 from bitrank.ranking.objective import Constraints, Objective, best_scale
 from bitrank.ranking.ranker import GatedRanker, Learner, scaled
 from bitrank.ranking.sampling import SAMPLINGS, constraints_of, draw_constraints
@@ -119,7 +120,7 @@ class RankingSVM(GatedRanker):
     def _fixed_choice(self) -> dict[str, Any] | None:
         return None if isinstance(self.C, str) and self.C == "auto" else constants(self.C)
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return scaled(queries, self.weights_)
 
     def _solve(self, constraints: Constraints, C_order: float, C_tie: float) -> Solution:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_weights
-from bitrank.ranking.held_out import Floats, mean_one
+from bitrank.ranking.near import Floats, mean_one
 
 
 class WeightsSummary(NamedTuple):

@@ -66,7 +66,7 @@ class WhRank(Ranker):
         self.weights_ = (1 / spread_between(values[first], values[second])).astype(np.float32)
         self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 1.0, []
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None) -> Queries:
+    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return scaled(queries, self.weights_)
 
 

@@ -1,0 +1,124 @@
+"""Trust per query: is this query like what was learned from?
+
+A query of a class that was never seen has nearer neighbours in the collection than among the training rows. The
+evidence for a query is how near its nearest 1 % are in a sample of the training rows, less how near they are in a
+sample of the collection; distances are Hamming's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.checks import check_codes
+from bitrank.codes import distances
+from bitrank.vocabulary import Codes, Rows, Weights
+
+MOST_ROWS = 10_000  # of a sample
+
+_CALIBRATION_ROWS = 1500
+_NEAREST = 0.01
+# Without a collection, and for queries that are no items, trust rises between these quantiles of the training rows.
+_LABEL_QUANTILES, _PAIR_QUANTILES = (0.25, 0.75), (0.01, 0.10)
+
+Floats = npt.NDArray[np.float64]
+
+
+def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None) -> Weights:
+    """Trust in queries after learning from labelled rows, from 0 to 1.
+
+    Parameters
+    ----------
+    codes : packed codes of the queries
+    sample : packed codes of training rows
+    collection : packed codes of the collection, or a sample of them, optional
+        Without it only the distance to the training rows is known, and trust is more careful: 0 for queries farther
+        from them than three quarters of the training rows are from each other.
+
+    Returns
+    -------
+    float32 array of shape (n_queries,)
+    """
+    if collection is None or len(collection) < 10:
+        return _between_quantiles(-nearness(codes, sample), -nearness(*_some(sample)), _LABEL_QUANTILES)
+    seen, items = (_evidence(rows, sample, collection, place) for place, rows in enumerate((sample, collection)))
+    return _posterior(_evidence(codes, sample, collection), seen, items)
+
+
+def trust_in_queries(codes: Codes, sample: Codes) -> Weights:
+    """Trust in queries after learning from pairs: 0 for queries farther from the training queries than 99 % of these.
+
+    Parameters
+    ----------
+    codes : packed codes of the queries
+    sample : packed codes of training queries
+    """
+    return _between_quantiles(-nearness(codes, sample), -nearness(*_some(sample)), _PAIR_QUANTILES)
+
+
+def sample_collection(collection: Any, n_bits: int) -> Codes | None:
+    """At most 10 000 codes of a collection: packed codes, an `Index`, or an engine."""
+    if collection is None:
+        return None
+    if hasattr(collection, "sample"):
+        return check_codes(collection.sample(MOST_ROWS), n_bits, name="collection")
+    codes = check_codes(collection, n_bits, name="collection")
+    return codes[sample_rows(len(codes))]
+
+
+def sample_rows(n: int) -> Rows:
+    """Row numbers of a sample, the same for every call."""
+    if n <= MOST_ROWS:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).permutation(n)[:MOST_ROWS])
+
+
+def nearness(codes: Codes, sample: Codes, itself: Rows | None = None) -> Floats:
+    """Mean Hamming distance of the nearest 1 % of a sample, at least three, the code itself excluded."""
+    found = distances(codes, sample)
+    if itself is not None:
+        found[np.arange(len(codes)), itself] = np.iinfo(found.dtype).max
+    n_near = min(len(sample) - (itself is not None), max(3, round(_NEAREST * len(sample))))
+    near: Floats = np.partition(found, n_near - 1, axis=1)[:, :n_near].mean(axis=1)
+    return near
+
+
+def _some(sample: Codes) -> tuple[Codes, Codes, Rows]:
+    """Some rows of a sample to calibrate with, the sample, and where they are in it."""
+    rows = np.arange(min(_CALIBRATION_ROWS, len(sample)))
+    return sample[rows], sample, rows
+
+
+def _evidence(codes: Codes, sample: Codes, collection: Codes, place: int | None = None) -> Floats:
+    """How much nearer the training rows are than the collection; rows of either sample leave themselves out."""
+    rows = None
+    if place is not None:
+        codes, _, rows = _some(codes)
+    to_sample = nearness(codes, sample, rows if place == 0 else None)
+    return nearness(codes, collection, rows if place == 1 else None) - to_sample
+
+
+def _posterior(evidence: Floats, seen: Floats, items: Floats) -> Weights:
+    """Probability that a query belongs to what was seen, from the evidence of training rows and of the collection.
+
+    The collection is a mixture: a share π of it is like the training rows. Half of those lie above the median of the
+    training rows, and few others do, which gives π; the density of training rows against that of the collection, which
+    isotonic regression estimates, times π is the probability.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    share = min(1.0, 2 * max(1e-3, float((items >= np.median(seen)).mean())))
+    values, is_seen = np.concatenate([seen, items]), np.repeat([1.0, 0.0], [len(seen), len(items)])
+    weights = np.repeat([1 / len(seen), 1 / len(items)], [len(seen), len(items)])
+    curve = IsotonicRegression(y_min=1e-3, y_max=1 - 1e-3, out_of_bounds="clip").fit(values, is_seen, weights)
+    p = curve.predict(evidence)
+    posterior: Weights = (p / (1 - p) * share).clip(0, 1).astype(np.float32)
+    return posterior
+
+
+def _between_quantiles(values: Floats, training: Floats, quantiles: tuple[float, float]) -> Weights:
+    low, high = np.quantile(training, quantiles)
+    trust: Weights = ((values - low) / max(high - low, 1e-12)).clip(0, 1).astype(np.float32)
+    return trust
