@@ -9,12 +9,12 @@ import numpy as np
 
 from bitrank.checks import check_weights
 from bitrank.ranking import gate
-from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, QueryRows
+from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, PairEvidence, QueryRows
 from bitrank.ranking.held_out import Validation, some_rows
 from bitrank.ranking.near import Factor
 from bitrank.ranking.objective import Constraints, Objective, best_scale
 from bitrank.ranking.ranker import GatedRanker, Learner, scaled
-from bitrank.ranking.sampling import SAMPLINGS, constraints_of, draw_constraints
+from bitrank.ranking.sampling import NEGATIVES, SAMPLINGS, constraints_of, draw_constraints, draw_triplets
 from bitrank.ranking.solvers import SOLVERS, Solution
 from bitrank.vocabulary import Queries, Rows, Weights
 
@@ -38,7 +38,7 @@ class RankingSVM(GatedRanker):
         The value that weights shrink towards: the best uniform weights, zero (the paper), or an array.
     solver : {"exact", "pgd", "egd"}, default="exact"
     n_quadruplets : int, default=50000
-        Quadruplets that `fit` draws.
+        Quadruplets that `fit` draws, or triplets that `fit_pairs` draws.
     strategy : {"auto", "uniform", "near"}, default="auto"
         How `fit` draws them, see `bitrank.ranking.quadruplets.draw_quadruplets`. "auto" tries "near" in several
         widths and "uniform" where C is "auto", and is "uniform" where C is given.
@@ -76,7 +76,7 @@ class RankingSVM(GatedRanker):
     0
     """
 
-    learns_from = frozenset({"labels", "constraints"})
+    learns_from = frozenset({"labels", "pairs", "constraints"})
     _arrays: ClassVar[dict[str, str]] = {"weights_": "b"}
     _facts = ("params_",)
     _gate: ClassVar[dict[str, Any]] = {"cross_validate": True, "blends": gate.COARSE_BLENDS}
@@ -113,6 +113,9 @@ class RankingSVM(GatedRanker):
         if self.C != "auto":
             samplings = samplings[-1:] if self.strategy == "auto" else samplings[:1]
         return _LabelLearner(self, evidence, samplings, random)
+
+    def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> Learner:
+        return _PairLearner(self, evidence, random)
 
     def _constraint_learner(self, evidence: ConstraintEvidence) -> Learner:
         return _ConstraintLearner(self, evidence)
@@ -186,6 +189,27 @@ class _LabelLearner:
     def _draw(self, rows: Rows, samplings: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Constraints]]:
         n, evidence = self.ranker.n_quadruplets, self.evidence
         return draw_constraints(evidence, rows, n, samplings, self.random)
+
+
+class _PairLearner:
+    """Triplets drawn from judged pairs, and weights for several constants."""
+
+    def __init__(self, ranker: RankingSVM, evidence: PairEvidence, random: np.random.Generator) -> None:
+        self.ranker, self.evidence, self.random = ranker, evidence, random
+
+    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+        for negatives in NEGATIVES:
+            constraints = self._draw(self.evidence.pairs[rows], negatives)
+            for some in _constants_to_try(constraints.n_rows):
+                yield {"negatives": negatives, **some}, self.ranker._solve(constraints, **some).weights
+
+    def learn(self, choice: gate.Choice) -> dict[str, Any]:
+        params = choice.params or {}
+        negatives = params.get("negatives", NEGATIVES[0])
+        return self.ranker._learn(self._draw(self.evidence.pairs, negatives), choice, {"negatives": negatives})
+
+    def _draw(self, pairs: Rows, negatives: str) -> Constraints:
+        return draw_triplets(self.evidence, pairs, self.ranker.n_quadruplets, negatives, self.random)
 
 
 class _ConstraintLearner:

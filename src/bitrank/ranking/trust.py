@@ -20,6 +20,9 @@ MOST_ROWS = 10_000  # of a sample
 
 _CALIBRATION_ROWS = 1500
 _NEAREST = 0.01
+# A probability below this earns no trust. Of 0 to .9, on digits split in halves of the classes, this kept four fifths of
+# the gain for seen classes at a loss below .01 in precision at 10 for new ones.
+_DOUBT = 0.45
 # Without a collection, and for queries that are no items, trust rises between these quantiles of the training rows.
 _LABEL_QUANTILES, _PAIR_QUANTILES = (0.25, 0.75), (0.01, 0.10)
 
@@ -101,7 +104,7 @@ def _evidence(codes: Codes, sample: Codes, collection: Codes, place: int | None 
 
 
 def _posterior(evidence: Floats, seen: Floats, items: Floats) -> Weights:
-    """Probability that a query belongs to what was seen, from the evidence of training rows and of the collection.
+    """Trust from the probability that a query belongs to what was seen.
 
     The collection is a mixture: a share π of it is like the training rows. Half of those lie above the median of the
     training rows, and few others do, which gives π; the density of training rows against that of the collection, which
@@ -114,8 +117,9 @@ def _posterior(evidence: Floats, seen: Floats, items: Floats) -> Weights:
     weights = np.repeat([1 / len(seen), 1 / len(items)], [len(seen), len(items)])
     curve = IsotonicRegression(y_min=1e-3, y_max=1 - 1e-3, out_of_bounds="clip").fit(values, is_seen, weights)
     p = curve.predict(evidence)
-    posterior: Weights = (p / (1 - p) * share).clip(0, 1).astype(np.float32)
-    return posterior
+    posterior = (p / (1 - p) * share).clip(0, 1)
+    trust: Weights = ((posterior - _DOUBT) / (1 - _DOUBT)).clip(0, 1).astype(np.float32)
+    return trust
 
 
 def _between_quantiles(values: Floats, training: Floats, quantiles: tuple[float, float]) -> Weights:
