@@ -83,7 +83,7 @@ def compare(group: Group, wanted: list[str], data: Data) -> Records:
     rankings = Rankings(coded, group.dataset, group.seed)
     for name in wanted:
         start = time.perf_counter()
-        query_codes, weights = rankings.queries(name)
+        query_codes, weights, _ = rankings.queries(name)
         fit_seconds = time.perf_counter() - start
         search = (coded.test_codes, coded.test_y, coded.queries, weights, query_codes)
         record = _record(judge(*search), start, {**sizes(coded), "fit_seconds": fit_seconds})

@@ -69,17 +69,20 @@ class Rankings:
             case "Online":
                 return self.learn(bitrank.OnlineRankingSVM(C=ONLINE_C)).queries_for(codes)
             case "QueryAdaptive" if validation == "rows":
-                return self.with_blend("guarded").queries_for(codes)
+                return self.with_blend("guarded").queries_for(codes, collection=self.coded.test_codes)
             case "QueryAdaptive":
-                return self.learn(QueryAdaptiveRanker(validation=validation)).queries_for(codes)
+                learner = self.learn(bitrank.QueryAdaptiveRanker(validation=validation))
+                return learner.queries_for(codes, collection=self.coded.test_codes)
             case "QueryAdaptive-map":
-                return self.query_adaptive.queries_for(codes)
+                return self.query_adaptive.queries_for(codes, collection=self.coded.test_codes)
             case "QueryAdaptive-float":
-                return self.learn(QueryAdaptiveRanker(), queries=self.coded.values).queries_for(values)
+                learner = self.learn(bitrank.QueryAdaptiveRanker(), queries=self.coded.values)
+                return learner.queries_for(values, collection=self.coded.test_codes)
             case "QueryVector":
                 learner = bitrank.QueryVectorRanker(validation=validation)
                 self.learn(learner, queries=self.coded.values, features=self.coded.features)
-                return learner.queries_for(values, features=self.coded.query_features)
+                features = self.coded.query_features
+                return learner.queries_for(values, features=features, collection=self.coded.test_codes)
         raise ValueError(f"name must be that of a ranking, got {name!r}")
 
     def learn(self, learner: Ranker, **evidence: Any) -> Any:

@@ -82,7 +82,7 @@ def rank_all(queries: Queries, scan: Callable[[Codes, Weights, int], Iterable[Fe
         `Engine._scan`.
     k : int
     """
-    codes, weights = queries
+    codes, weights = queries.codes, queries.weights
     if are_whole(weights):
         return rerank(queries, scan(codes, weights, k), k)
     steps = weights.max(axis=1).astype(np.float64) / LARGEST_WHOLE

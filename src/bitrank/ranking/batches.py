@@ -18,13 +18,19 @@ _N_QUERIES, _N_ITEMS, _N_PULL = 256, 1024, 512  # per batch
 _OTHERS = 0.2
 # Weight of the pull towards the query's own ranking, which keeps items findable that no pair names.
 _PULL = np.float32(0.3)
+# What a label learner's own ranking of unlabelled items is multiplied by, divided by √n_bits.
+_LABEL_SHARPNESS = 4.0
 
 
 class Batch(NamedTuple):
-    """Row numbers of queries, and the gradient of their mean loss by the vectors that search for them."""
+    """Row numbers of queries, and the gradient of their mean loss by the vectors that search for them.
+
+    Items that nothing is known of may come as further queries, by their codes: they stand behind the others.
+    """
 
     queries: Rows
     gradient: Callable[[Matrix], Matrix]
+    unlabelled: Codes | None = None
 
 
 class Batches(Protocol):
@@ -36,10 +42,15 @@ class Batches(Protocol):
 
 
 class LabelBatches:
-    """Rows of labelled codes query each other; rows of one class are similar."""
+    """Rows of labelled codes query each other; rows of one class are similar.
 
-    def __init__(self, codes: Codes, n_bits: int, classes: Rows, rows: Rows) -> None:
+    Unlabelled codes, where there are any, are queries too: their vectors are pulled towards their own ranking of
+    unlabelled items, so that what is learned leaves alone what it knows nothing about.
+    """
+
+    def __init__(self, codes: Codes, n_bits: int, classes: Rows, rows: Rows, unlabelled: Codes | None = None) -> None:
         self.codes, self.n_bits, self.classes, self.rows = codes, n_bits, classes, rows
+        self.unlabelled = unlabelled
 
     def draw(self, random: np.random.Generator) -> Batch:
         """Draw queries and items among the rows."""
@@ -53,7 +64,21 @@ class LabelBatches:
             by_vector: Matrix = loss_gradient(vectors @ item_bits.T, similar) @ item_bits
             return by_vector
 
-        return Batch(queries, gradient)
+        if self.unlabelled is None:
+            return Batch(queries, gradient)
+        more, others = (
+            self.unlabelled[random.integers(len(self.unlabelled), size=size)] for size in (_N_QUERIES // 2, _N_PULL)
+        )
+        other_bits = signs(others, self.n_bits)
+        sharpness = np.float32(_LABEL_SHARPNESS / np.sqrt(self.n_bits))
+        own_scores: Matrix = sharpness * signs(more, self.n_bits) @ other_bits.T
+        own = softmax(own_scores)
+
+        def gradient_of_both(vectors: Matrix) -> Matrix:
+            pulled = (softmax(vectors[len(queries) :] @ other_bits.T) - own) @ other_bits
+            return np.vstack([gradient(vectors[: len(queries)]), _PULL / np.float32(len(more)) * pulled])
+
+        return Batch(queries, gradient_of_both, more)
 
 
 class PairBatches:

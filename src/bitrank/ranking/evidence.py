@@ -27,13 +27,14 @@ class QueryRows(NamedTuple):
 
 
 class LabelEvidence(NamedTuple):
-    """Codes with one class per row, and the same rows as queries."""
+    """Codes with one class per row, the same rows as queries, and codes that have no label."""
 
     codes: Codes
     y: npt.NDArray[Any]
     queries: QueryRows
     features: Matrix | None
     n_bits: int
+    unlabelled: Codes | None = None
 
 
 class ConstraintEvidence(NamedTuple):

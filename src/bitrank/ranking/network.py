@@ -7,39 +7,50 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitrank.ranking.batches import Batches
+from bitrank.ranking.batches import Batch, Batches
 from bitrank.ranking.evidence import Matrix
 from bitrank.ranking.listwise import Adam, descend
-from bitrank.vocabulary import Rows
 
 
 class Network(NamedTuple):
-    """f(φ) = direct·φ + outer·relu(inner·φ)."""
+    """f(φ) = direct·φ + shift + outer·relu(inner·φ); a vector `direct` multiplies the first inputs, one per bit."""
 
     direct: Matrix
+    shift: Matrix
     inner: Matrix
     outer: Matrix
 
     def __call__(self, inputs: Matrix) -> Matrix:
         """Vectors, one row per query."""
-        vectors: Matrix = inputs @ self.direct.T
+        vectors = self.linear(inputs)
         if len(self.inner):
             vectors += np.maximum(inputs @ self.inner.T, 0) @ self.outer.T
         return vectors
 
+    def linear(self, inputs: Matrix) -> Matrix:
+        """The linear part of the vectors."""
+        direct = inputs[:, : len(self.shift)] * self.direct if self.direct.ndim == 1 else inputs @ self.direct.T
+        vectors: Matrix = direct + self.shift
+        return vectors
 
-def start_network(n_bits: int, n_inputs: int, n_hidden: int, scale: float, random: np.random.Generator) -> Network:
-    """A network that returns its first n_bits inputs, divided by √n_bits and times a scale."""
-    direct = np.zeros((n_bits, n_inputs), np.float32)
-    direct[:, :n_bits] = np.eye(n_bits, dtype=np.float32) * np.float32(scale / np.sqrt(n_bits))
-    inner = random.normal(size=(n_hidden, n_inputs)).astype(np.float32) / np.float32(np.sqrt(n_inputs))
-    return Network(direct, inner, np.zeros((n_bits, n_hidden), np.float32))
+
+def start_network(
+    n_bits: int, n_inputs: int, random: np.random.Generator, *, n_hidden: int = 0, scale: float = 1.0
+) -> Network:
+    """A network that returns its first n_bits inputs, divided by √n_bits and times a scale.
+
+    With hidden units `direct` is a vector, and a full matrix without.
+    """
+    size = np.float32(scale / np.sqrt(n_bits))
+    direct = np.full(n_bits, size) if n_hidden else size * np.eye(n_bits, n_inputs, dtype=np.float32)
+    inner = random.standard_normal((n_hidden, n_inputs), np.float32) / np.float32(np.sqrt(n_inputs))
+    return Network(direct, np.zeros(n_bits, np.float32), inner, np.zeros((n_bits, n_hidden), np.float32))
 
 
 def train(
     network: Network,
     batches: Batches,
-    inputs: Callable[[Rows], Matrix],
+    inputs: Callable[[Batch], Matrix],
     *,
     rate: float,
     decay: float = 0.0,
@@ -54,7 +65,7 @@ def train(
     network : Network
     batches : Batches
     inputs : callable
-        From row numbers of queries to their inputs φ.
+        From a batch to the inputs φ of its queries.
     rate : float
         Learning rate.
     decay : float
@@ -64,19 +75,24 @@ def train(
     label : str
         For the progress bar.
     """
-    has_hidden = len(network.inner) > 0
+    n_bits, has_hidden = len(network.shift), len(network.inner) > 0
 
     def gradients() -> tuple[Matrix, ...]:
         batch = batches.draw(random)
-        given = inputs(batch.queries)
+        phi = inputs(batch)
+        vectors = network.linear(phi)
+        hidden = np.maximum(phi @ network.inner.T, 0)
+        if has_hidden:
+            vectors += hidden @ network.outer.T
+        by_vector = batch.gradient(vectors)
+        diagonal = network.direct.ndim == 1
+        by_direct = (by_vector * phi[:, :n_bits]).sum(axis=0) if diagonal else by_vector.T @ phi
         if not has_hidden:
-            return (batch.gradient(given @ network.direct.T).T @ given,)
-        hidden = np.maximum(given @ network.inner.T, 0)
-        by_vector = batch.gradient(given @ network.direct.T + hidden @ network.outer.T)
+            return by_direct, by_vector.sum(axis=0)
         by_hidden = (by_vector @ network.outer) * (hidden > 0)
-        return by_vector.T @ given, by_hidden.T @ given, by_vector.T @ hidden
+        return by_direct, by_vector.sum(axis=0), by_hidden.T @ phi, by_vector.T @ hidden
 
-    arrays = network if has_hidden else network[:1]
+    arrays = network if has_hidden else network[:2]
     steps = [Adam(array, rate, decay if array is network.direct else 0.0) for array in arrays]
     descend(steps, gradients, n_steps, label)
     return network

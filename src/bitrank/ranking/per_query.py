@@ -12,7 +12,7 @@ from bitrank.archives import Archive
 from bitrank.checks import check_codes
 from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
 from bitrank.ranking.ranker import GatedRanker
-from bitrank.ranking.trust import MOST_ROWS, sample_collection, trust_in_classes, trust_in_queries
+from bitrank.ranking.trust import DOUBT, MOST_ROWS, sample_collection, trust_in_classes, trust_in_queries
 from bitrank.vocabulary import Codes, Queries, Weights
 
 
@@ -23,9 +23,10 @@ class PerQueryRanker(GatedRanker):
     """
 
     learned_from_: str  # "labels" or "pairs"
+    knows_collection_: bool
     sample_: Codes
 
-    _facts: ClassVar[tuple[str, ...]] = ("learned_from_",)
+    _facts: ClassVar[tuple[str, ...]] = ("learned_from_", "knows_collection_")
 
     def _keep_sample(self, evidence: LabelEvidence | PairEvidence, random: np.random.Generator) -> None:
         """Keep codes to tell the trust of queries from."""
@@ -33,6 +34,7 @@ class PerQueryRanker(GatedRanker):
         if isinstance(evidence, PairEvidence):
             codes = codes[np.unique(evidence.pairs[evidence.pairs[:, 2] > 0, 0])]
         self.learned_from_ = "pairs" if isinstance(evidence, PairEvidence) else "labels"
+        self.knows_collection_ = isinstance(evidence, LabelEvidence) and evidence.unlabelled is not None
         self.sample_ = codes[np.sort(random.permutation(len(codes))[:MOST_ROWS])]
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
@@ -42,7 +44,9 @@ class PerQueryRanker(GatedRanker):
         elif self.learned_from_ == "pairs":
             trust = trust_in_queries(queries.codes, self.sample_)
         else:
-            trust = trust_in_classes(queries.codes, self.sample_, codes)
+            # What was learned beside unlabelled items does little harm to queries that are like these.
+            doubt = 0.0 if self.knows_collection_ else DOUBT
+            trust = trust_in_classes(queries.codes, self.sample_, codes, doubt)
         return self._vectors_for(queries, features, trust)
 
     @abstractmethod

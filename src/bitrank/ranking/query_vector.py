@@ -10,22 +10,24 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from bitrank.archives import Archive, check_shapes
 from bitrank.codes import signs, split_vectors
 from bitrank.ranking import gate, pair_gate
-from bitrank.ranking.batches import Batches, LabelBatches, PairBatches
-from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
+from bitrank.ranking.batches import Batch, Batches, LabelBatches, PairBatches
+from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows, check_label_evidence
 from bitrank.ranking.held_out import Validation
 from bitrank.ranking.inputs import Inputs, take
 from bitrank.ranking.listwise import class_numbers
 from bitrank.ranking.near import Factor, mean_one
 from bitrank.ranking.network import Network, start_network, train
 from bitrank.ranking.per_query import PerQueryRanker
-from bitrank.vocabulary import Queries, Rows, Weights
+from bitrank.ranking.trust import sample_collection
+from bitrank.vocabulary import Codes, Queries, Rows, Weights
 
 # Learning rates are divided by the number of bits.
-_LABEL_RATE, _MOST_LABEL_RATE = 0.32, 0.01
+_LABEL_RATE, _MOST_LABEL_RATE = 0.96, 0.03
 _PAIR_RATE, _PAIR_SCALE, _PAIR_STEPS = 0.2, 1.5, 300
 # Pairs are few beside the entries of A, which returns towards its start by this share per step: less of it the more
 # queries there are.
@@ -41,11 +43,12 @@ class Part(NamedTuple):
 
 
 class QueryVectorRanker(PerQueryRanker):
-    """Learn a vector per query, f(q) = A φ + B relu(C φ), from labels or judged pairs.
+    """Learn a vector per query from labels or judged pairs.
 
-    φ is what is known of the query: its code as ±1, its reals where it has them, and the leading components of its
-    features. The vector is blended with the query itself, (1 − λt)·q + λt·f(q), both scaled to a mean size of 1. The
-    gate chooses λ, and which of the inputs to use, on held-out data: more inputs are used only where they help. The
+    From labels it is f(q) = a∘q + b + B relu(C φ), from pairs f(q) = A φ + b; both start at the query q itself. φ is
+    what is known of the query: its code as ±1, or its reals where it has them, and the leading components of its
+    features. The vector is blended with the query, (1 − λt)·q + λt·f(q), both scaled to a mean size of 1. The gate
+    chooses λ, and which of the inputs to use, on held-out data: more inputs are used only where they help. The
     trust t of each query, from 0 to 1, says how much it is like what was learned from (see `bitrank.ranking.trust`).
     Where nothing helps, or a query is unlike anything seen, the ranking is Hamming's or that of the asymmetric
     distance. The vector may flip bits of the query: `queries_for` gives a code beside the weights.
@@ -59,7 +62,7 @@ class QueryVectorRanker(PerQueryRanker):
         Length of the codes; by default all bits of their bytes.
     n_hidden : int, default=256
         Rows of C.
-    n_steps : int, default=500
+    n_steps : int, default=400
         Gradient steps, each on 256 random queries against 1024 random items; from pairs at most 300.
     scoring : {"guarded", "map", "p10"}, default="guarded"
         What λ maximises: MAP among those that do not lower precision at 10, MAP alone, or precision at 10.
@@ -95,7 +98,7 @@ class QueryVectorRanker(PerQueryRanker):
     """
 
     learns_from = frozenset({"labels", "pairs", "features"})
-    _facts = ("learned_from_", "n_features_")
+    _facts = ("learned_from_", "knows_collection_", "n_features_")
 
     bits_part_: Part
     full_part_: Part
@@ -106,7 +109,7 @@ class QueryVectorRanker(PerQueryRanker):
         n_bits: int | None = None,
         *,
         n_hidden: int = 256,
-        n_steps: int = 500,
+        n_steps: int = 400,
         scoring: gate.Scoring = "guarded",
         validation: Validation = "rows",
         random_state: Any = None,
@@ -117,6 +120,28 @@ class QueryVectorRanker(PerQueryRanker):
         self.scoring = scoring
         self.validation = validation
         self.random_state = random_state
+
+    def fit(
+        self,
+        codes: Codes,
+        y: npt.ArrayLike,
+        *,
+        queries: npt.ArrayLike | None = None,
+        features: npt.ArrayLike | None = None,
+        collection: Any = None,
+    ) -> Self:
+        """Learn from class labels, as `Ranker.fit`.
+
+        Parameters
+        ----------
+        codes, y, queries, features : as in `Ranker.fit`
+        collection : packed codes or `Index`, optional
+            The collection that will be searched, or a sample of it. Its items need no labels: queries like them are
+            kept near their own ranking where the labels say nothing of them, which serves classes that have none yet.
+        """
+        evidence = check_label_evidence(codes, y, queries, features, self.n_bits)
+        self._fit_labels(evidence._replace(unlabelled=sample_collection(collection, evidence.n_bits)))
+        return self
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
         self._check_sizes()
@@ -204,17 +229,18 @@ class QueryVectorRanker(PerQueryRanker):
 
 
 # Arrays of a part, with a letter per side: bits, inputs, hidden units, features and their components.
-_SHAPES = {"direct": "bi", "inner": "hi", "outer": "bh", "center": "f", "components": "fc"}
+_SHAPES = {"direct": "bi", "shift": "b", "inner": "hi", "outer": "bh", "center": "f", "components": "fc"}
 
 
 def _part(arrays: dict[str, Any], facts: dict[str, Any], n_bits: int) -> Part:
     """A part from a file."""
-    check_shapes(arrays, _SHAPES, {"b": n_bits, "i": n_bits + arrays["components"].shape[-1] + 1})
+    shapes = _SHAPES | ({"direct": "b"} if arrays["direct"].ndim == 1 else {})
+    check_shapes(arrays, shapes, {"b": n_bits, "i": n_bits + arrays["components"].shape[-1] + 1})
     share = facts.get("blend")
     if not isinstance(share, int | float) or not 0 <= share <= 1 or not isinstance(facts.get("reals"), bool):
         raise ValueError(f"expected a part with reals and blend, got {facts!r:.80}")
     inputs = Inputs(facts["reals"], arrays["center"], arrays["components"])
-    return Part(inputs, Network(arrays["direct"], arrays["inner"], arrays["outer"]), share)
+    return Part(inputs, Network(arrays["direct"], arrays["shift"], arrays["inner"], arrays["outer"]), share)
 
 
 class _Learner:
@@ -249,7 +275,7 @@ class _Learner:
         if blend > 0:
             return Part(inputs, self.train(kind, None, "query vectors"), blend)
         n_bits = self.evidence.n_bits
-        return Part(inputs, start_network(n_bits, inputs.n_inputs(n_bits), 0, 1.0, self.random), 0.0)
+        return Part(inputs, start_network(n_bits, inputs.n_inputs(n_bits), self.random, n_hidden=1), 0.0)
 
     def train(self, kind: str, rows: Rows | None, label: str) -> Network:
         """Learn a network from some rows of the evidence, or from all."""
@@ -259,6 +285,16 @@ class _Learner:
         """φ of some queries."""
         evidence = self.evidence
         return self.inputs[kind](evidence.queries.take(queries), take(evidence.features, queries), evidence.n_bits)
+
+    def inputs_of_batch(self, kind: str, batch: Batch) -> Matrix:
+        """φ of the queries of a batch; of unlabelled ones only the code is known."""
+        phi = self.inputs_of(kind, batch.queries)
+        if batch.unlabelled is None:
+            return phi
+        more = np.zeros((len(batch.unlabelled), phi.shape[1]), np.float32)
+        more[:, : self.evidence.n_bits] = signs(batch.unlabelled, self.evidence.n_bits)
+        more[:, -1] = 1
+        return np.vstack([phi, more])
 
     def _factor(self, kind: str, network: Network) -> Factor:
         def factor(queries: Rows) -> Weights:
@@ -276,13 +312,13 @@ class _LabelLearner(_Learner):
         evidence, n_bits = self.evidence, self.evidence.n_bits
         classes = class_numbers(evidence.y, len(evidence.codes))
         rows = np.arange(len(classes)) if rows is None else rows
-        batches: Batches = LabelBatches(evidence.codes, n_bits, classes, rows)
+        batches: Batches = LabelBatches(evidence.codes, n_bits, classes, rows, evidence.unlabelled)
         n_inputs = self.inputs[kind].n_inputs(n_bits)
-        network = start_network(n_bits, n_inputs, self.ranker.n_hidden, 1.0, self.random)
+        network = start_network(n_bits, n_inputs, self.random, n_hidden=self.ranker.n_hidden)
         return train(
             network,
             batches,
-            lambda queries: self.inputs_of(kind, queries),
+            lambda batch: self.inputs_of_batch(kind, batch),
             rate=min(_MOST_LABEL_RATE, _LABEL_RATE / n_bits),
             n_steps=self.ranker.n_steps,
             random=self.random,
@@ -300,11 +336,11 @@ class _PairLearner(_Learner):
         batches = PairBatches(
             evidence.codes, n_bits, pairs, lambda queries: scale * inputs.query(evidence.queries.take(queries), n_bits)
         )
-        network = start_network(n_bits, inputs.n_inputs(n_bits), 0, _PAIR_SCALE, self.random)
+        network = start_network(n_bits, inputs.n_inputs(n_bits), self.random, scale=_PAIR_SCALE)
         return train(
             network,
             batches,
-            lambda queries: self.inputs_of(kind, queries),
+            lambda batch: self.inputs_of_batch(kind, batch),
             rate=_PAIR_RATE / n_bits,
             decay=min(_PAIR_DECAY, _PAIR_DECAY_QUERIES / len(batches.queries)),
             n_steps=min(_PAIR_STEPS, self.ranker.n_steps),

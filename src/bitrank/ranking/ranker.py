@@ -152,7 +152,7 @@ class Ranker(BaseEstimator, ABC):
         queries : packed codes, or float array of shape (n_queries, n_bits)
         features : float array of shape (n_queries, n_features), optional
             Features of the kind that was learned from; queries without are answered by what needs none.
-        collection : packed codes, `Index` or engine, optional
+        collection : packed codes or `Index`, optional
             What will be searched, or a sample of its codes. Rankers that learn for every query apart tell from it
             which queries are like what they learned from; without it they are more careful.
 

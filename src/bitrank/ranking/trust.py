@@ -14,22 +14,23 @@ import numpy.typing as npt
 
 from bitrank.checks import check_codes
 from bitrank.codes import distances
+from bitrank.index import Index
 from bitrank.vocabulary import Codes, Rows, Weights
 
 MOST_ROWS = 10_000  # of a sample
 
 _CALIBRATION_ROWS = 1500
 _NEAREST = 0.01
-# A probability below this earns no trust. Of 0 to .9, on digits split in halves of the classes, this kept four fifths of
+# A probability below this earns no trust. Of 0 to .9, on halves of the classes of digits, this kept four fifths of
 # the gain for seen classes at a loss below .01 in precision at 10 for new ones.
-_DOUBT = 0.45
+DOUBT = 0.45
 # Without a collection, and for queries that are no items, trust rises between these quantiles of the training rows.
 _LABEL_QUANTILES, _PAIR_QUANTILES = (0.25, 0.75), (0.01, 0.10)
 
 Floats = npt.NDArray[np.float64]
 
 
-def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None) -> Weights:
+def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None, doubt: float = DOUBT) -> Weights:
     """Trust in queries after learning from labelled rows, from 0 to 1.
 
     Parameters
@@ -39,6 +40,8 @@ def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None) -> W
     collection : packed codes of the collection, or a sample of them, optional
         Without it only the distance to the training rows is known, and trust is more careful: 0 for queries farther
         from them than three quarters of the training rows are from each other.
+    doubt : float
+        A probability of having been seen that earns no trust yet.
 
     Returns
     -------
@@ -47,7 +50,7 @@ def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None) -> W
     if collection is None or len(collection) < 10:
         return _between_quantiles(-nearness(codes, sample), -nearness(*_some(sample)), _LABEL_QUANTILES)
     seen, items = (_evidence(rows, sample, collection, place) for place, rows in enumerate((sample, collection)))
-    return _posterior(_evidence(codes, sample, collection), seen, items)
+    return _posterior(_evidence(codes, sample, collection), seen, items, doubt)
 
 
 def trust_in_queries(codes: Codes, sample: Codes) -> Weights:
@@ -62,11 +65,12 @@ def trust_in_queries(codes: Codes, sample: Codes) -> Weights:
 
 
 def sample_collection(collection: Any, n_bits: int) -> Codes | None:
-    """At most 10 000 codes of a collection: packed codes, an `Index`, or an engine."""
+    """At most 10 000 codes of a collection: packed codes, or an `Index`."""
     if collection is None:
         return None
-    if hasattr(collection, "sample"):
-        return check_codes(collection.sample(MOST_ROWS), n_bits, name="collection")
+    if isinstance(collection, Index):
+        ids = collection.ids
+        return check_codes(collection.codes(ids[sample_rows(len(ids))]), n_bits, name="collection")
     codes = check_codes(collection, n_bits, name="collection")
     return codes[sample_rows(len(codes))]
 
@@ -79,13 +83,17 @@ def sample_rows(n: int) -> Rows:
 
 
 def nearness(codes: Codes, sample: Codes, itself: Rows | None = None) -> Floats:
-    """Mean Hamming distance of the nearest 1 % of a sample, at least three, the code itself excluded."""
+    """Mean Hamming distance of the nearest 1 % of a sample, at least three.
+
+    The nearest one does not count: it may be the query itself, an item of the collection. Codes that are known to be
+    rows of the sample leave themselves out in addition.
+    """
     found = distances(codes, sample)
     if itself is not None:
         found[np.arange(len(codes)), itself] = np.iinfo(found.dtype).max
-    n_near = min(len(sample) - (itself is not None), max(3, round(_NEAREST * len(sample))))
-    near: Floats = np.partition(found, n_near - 1, axis=1)[:, :n_near].mean(axis=1)
-    return near
+    n_near = min(len(sample) - (itself is not None), 1 + max(3, round(_NEAREST * len(sample))))
+    nearest = np.sort(np.partition(found, n_near - 1, axis=1)[:, :n_near], axis=1)
+    return np.asarray(nearest[:, min(1, n_near - 1) :].mean(axis=1), np.float64)
 
 
 def _some(sample: Codes) -> tuple[Codes, Codes, Rows]:
@@ -103,7 +111,7 @@ def _evidence(codes: Codes, sample: Codes, collection: Codes, place: int | None 
     return nearness(codes, collection, rows if place == 1 else None) - to_sample
 
 
-def _posterior(evidence: Floats, seen: Floats, items: Floats) -> Weights:
+def _posterior(evidence: Floats, seen: Floats, items: Floats, doubt: float) -> Weights:
     """Trust from the probability that a query belongs to what was seen.
 
     The collection is a mixture: a share π of it is like the training rows. Half of those lie above the median of the
@@ -118,7 +126,7 @@ def _posterior(evidence: Floats, seen: Floats, items: Floats) -> Weights:
     curve = IsotonicRegression(y_min=1e-3, y_max=1 - 1e-3, out_of_bounds="clip").fit(values, is_seen, weights)
     p = curve.predict(evidence)
     posterior = (p / (1 - p) * share).clip(0, 1)
-    trust: Weights = ((posterior - _DOUBT) / (1 - _DOUBT)).clip(0, 1).astype(np.float32)
+    trust: Weights = ((posterior - doubt) / (1 - doubt)).clip(0, 1).astype(np.float32)
     return trust
 
 

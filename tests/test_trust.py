@@ -1,0 +1,114 @@
+"""Trust per query: classes that were never seen are told from the training rows and the collection."""
+
+import numpy as np
+import pytest
+
+from bitrank import Index, QueryAdaptiveRanker, QueryVectorRanker
+from bitrank.codes import distances, hamming, pack
+from bitrank.metrics import average_precision, precision_at
+from bitrank.ranking.trust import MOST_ROWS, nearness, sample_collection, trust_in_classes, trust_in_queries
+
+N_BITS = 64
+
+
+def clusters(n_classes=10, per_class=150, seed=0):
+    """Classes of three groups each, told apart by most bits."""
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(n_classes, 3, N_BITS))
+    y = np.repeat(np.arange(n_classes), per_class)
+    values = centers[y, rng.integers(3, size=len(y))] + 0.9 * rng.normal(size=(len(y), N_BITS))
+    order = rng.permutation(len(y))
+    return pack(values[order] > 0), y[order], values[order].astype(np.float32)
+
+
+def test_nearness_is_the_mean_of_the_nearest():
+    codes, *_ = clusters(per_class=40)
+    found = np.sort(hamming(codes[:7], codes[7:]), axis=1)[:, :4].mean(axis=1)
+    np.testing.assert_allclose(nearness(codes[:7], codes[7:]), found)
+    with_itself = hamming(codes[:7], codes).astype(float)
+    with_itself[np.arange(7), np.arange(7)] = np.inf
+    np.testing.assert_allclose(
+        nearness(codes[:7], codes, np.arange(7)), np.sort(with_itself, axis=1)[:, :4].mean(axis=1)
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_seen_classes_are_trusted_and_new_ones_are_not(seed):
+    codes, y, _ = clusters(seed=seed)
+    train, rest = codes[:600][y[:600] < 5], slice(600, 1500)
+    seen = y[rest] < 5
+    trust = trust_in_classes(codes[rest], train, codes[rest])
+    assert trust.dtype == np.float32
+    assert ((trust >= 0) & (trust <= 1)).all()
+    assert trust[seen].mean() > 0.8
+    assert trust[~seen].mean() < 0.05
+    careful = trust_in_classes(codes[rest], train, None)
+    assert careful[~seen].mean() < 0.05
+    assert careful[seen].mean() > 0.3
+
+
+def test_where_all_classes_were_seen_all_queries_are_trusted():
+    codes, *_ = clusters()
+    assert trust_in_classes(codes[600:], codes[:600], codes[600:]).mean() > 0.95
+
+
+def test_queries_unlike_the_training_queries_are_not_trusted():
+    codes, *_ = clusters()
+    like, unlike = (
+        trust_in_queries(codes[600:], codes[:600]),
+        trust_in_queries(pack(np.random.default_rng(0).integers(2, size=(200, N_BITS))), codes[:600]),
+    )
+    assert like.mean() > 0.9
+    assert unlike.mean() < 0.05
+
+
+def test_a_collection_is_codes_or_an_index():
+    codes, *_ = clusters()
+    assert sample_collection(None, N_BITS) is None
+    np.testing.assert_array_equal(sample_collection(codes, N_BITS), codes)
+    np.testing.assert_array_equal(sample_collection(Index(codes), N_BITS), codes)
+    many = np.zeros((MOST_ROWS + 5, 8), np.uint8)
+    assert len(sample_collection(many, N_BITS)) == len(sample_collection(Index(many), N_BITS)) == MOST_ROWS
+    for bad in (codes[:, :4], codes.astype(int), "codes"):
+        with pytest.raises(ValueError, match="collection"):
+            sample_collection(bad, N_BITS)
+
+
+@pytest.mark.parametrize(
+    "ranker",
+    [QueryVectorRanker(n_steps=120, n_hidden=32, random_state=0), QueryAdaptiveRanker(n_steps=150, random_state=0)],
+    ids=["vectors", "weights"],
+)
+@pytest.mark.parametrize("reals", [False, True])
+def test_new_classes_rank_as_before_and_seen_ones_gain(ranker, reals):
+    codes, y, values = clusters()
+    learn = y[:700] < 5
+    ranker.fit(codes[:700][learn], y[:700][learn], queries=values[:700][learn] if reals else None)
+    items, labels = codes[700:], y[700:]
+    asked = values[700:] if reals else items
+
+    def figures(weighted):
+        found = distances(weighted.codes, items, weighted.weights).astype(np.float32)
+        relevant = labels[:, None] == labels
+        np.fill_diagonal(found, np.inf)
+        np.fill_diagonal(relevant, False)
+        return average_precision(found, relevant), precision_at(found, relevant, 10)
+
+    trusted = ranker.queries_for(asked, collection=items)
+    plain = ranker.queries_for(asked, collection=items)
+    ranker_blend, parts = ranker.blend_, {k: v for k, v in vars(ranker).items() if k.endswith("part_")}
+    try:
+        ranker.blend_ = 0.0
+        for name, part in parts.items():
+            setattr(ranker, name, part._replace(blend=0.0))
+        plain = ranker.queries_for(asked, collection=items)
+    finally:
+        ranker.blend_ = ranker_blend
+        for name, part in parts.items():
+            setattr(ranker, name, part)
+    (ap, p10), (plain_ap, plain_p10) = figures(trusted), figures(plain)
+    new = labels >= 5
+    assert ap[~new].mean() > plain_ap[~new].mean() + 0.05
+    assert ap[new].mean() > plain_ap[new].mean() - 0.01
+    assert p10[new].mean() > plain_p10[new].mean() - 0.015
+    assert trusted.trust[new].mean() < 0.1 < trusted.trust[~new].mean()
