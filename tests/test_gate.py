@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bitrank.codes import hamming, pack, weighted_hamming
 from bitrank.metrics import average_precision, precision_at
-from bitrank.ranking import gate, held_out
+from bitrank.ranking import gate, held_out, near
 from bitrank.ranking.evidence import LabelEvidence, QueryRows
 
 N_BITS = 24
@@ -232,16 +232,6 @@ def test_large_collections_are_sampled(monkeypatch):
     assert (len(fold.queries), len(fold.sample), len(fold.collection)) == (20, 50, 400)
 
 
-def test_hold_out_queries():
-    queries = np.random.default_rng(0).integers(50, size=400)
-    held_out = gate.hold_out_queries(queries, np.random.default_rng(1))
-    assert not set(queries[held_out]) & set(queries[~held_out])
-    assert len(set(queries[held_out])) == 16
-    assert 0 < gate.hold_out_queries(np.array([3, 5, 5]), np.random.default_rng(0)).sum() < 3
-    with pytest.raises(ValueError, match=r"at least two queries to hold one out, got one; give C"):
-        gate.hold_out_queries(np.array([3, 3]), np.random.default_rng(0))
-
-
 # Held-out figures -----------------------------------------------------------------------------------------------------
 
 
@@ -309,7 +299,7 @@ def test_precision_at_10_of_a_few_nearest_is_that_of_all(monkeypatch):
     rng = np.random.default_rng(0)
     magnitudes = rng.random((300, N_BITS)).astype(np.float32)  # no ties: the nearest 40 are the same, however found
     _, all_p10 = held_out.HeldOut(labelled(codes, y, magnitudes), fold).judge()
-    monkeypatch.setattr(held_out, "_NEAREST", 40)
+    monkeypatch.setattr(near, "_NEAREST", 40)
     _, near_p10 = held_out.HeldOut(labelled(codes, y, magnitudes), fold).judge()
     np.testing.assert_allclose(near_p10, all_p10)
 
@@ -335,26 +325,3 @@ def test_with_magnitudes_the_rival_is_the_asymmetric_distance():
     assert choice.report[0]["map"] > plain.report[0]["map"] + 0.05
     full = next(line for line in plain.report if line["blend"] == 1.0)
     assert choice.report[0]["map"] == pytest.approx(full["map"], abs=1e-3)
-
-
-# By order -------------------------------------------------------------------------------------------------------------
-
-
-def test_choose_by_order():
-    rng = np.random.default_rng(0)
-    rows = rng.integers(-1, 2, size=(400, 6)).astype(float)
-    rows[:, 0] = 1  # the first bit is right in every constraint
-    good, bad = np.array([10.0, 1, 1, 1, 1, 1]), np.array([0.0, 1, 1, 1, 1, 1])
-    choice = gate.choose_by_order(lambda w: rows @ w, [({"C": 1}, bad), ({"C": 2}, good)], 6)
-    assert choice.params == {"C": 2}
-    assert len(choice.report) == 1 + 2 * len(gate.BLENDS)
-    for line in choice.report:
-        weights = np.ones(6) if line["blend"] == 0 else gate.blend({1: bad, 2: good}[line["C"]], line["blend"])
-        margins = np.round(rows @ weights, 12)
-        assert line["order"] == pytest.approx(np.mean((margins > 0) + 0.5 * (margins == 0)), abs=0.01)
-    best = max(line["order"] for line in choice.report)
-    chosen = next(line for line in choice.report if line.get("C") == 2 and line["blend"] == choice.blend)
-    assert chosen["order"] == best
-    nothing = gate.choose_by_order(lambda w: rows @ w, [({"C": 1}, bad)], 6)
-    assert nothing[:2] == (None, 0.0)
-    assert len(nothing.report) == 1 + len(gate.BLENDS)

@@ -9,7 +9,8 @@ from sklearn.base import clone
 from bitrank import QueryAdaptiveRanker
 from bitrank.codes import pack, signs
 from bitrank.ranking import listwise, query_adaptive
-from bitrank.ranking.gate import BLENDS, blend
+from bitrank.ranking.evidence import LabelEvidence, QueryRows
+from bitrank.ranking.gate import BLENDS
 
 
 def toy(n=200, n_bits=16, seed=0):
@@ -84,12 +85,14 @@ def test_one_step_follows_the_gradient_of_the_whole_model(monkeypatch, reals):
     bits = signs(codes, 5)
     magnitudes = rng.random((12, 5)).astype(np.float32) + np.float32(0.5) if reals else None
     seen = []
-    monkeypatch.setattr(listwise.Adam, "step", lambda self, gradient, rate: seen.append(gradient))
-    query_adaptive._train(bits, bits, y, magnitudes, 1, np.random.default_rng(1), "")
+    monkeypatch.setattr(listwise.Adam, "step", lambda self, gradient, schedule: seen.append(gradient))
+    evidence = LabelEvidence(codes, y, QueryRows(codes, magnitudes), None, 5)
+    learner = query_adaptive._LabelLearner(QueryAdaptiveRanker(n_steps=1), evidence, np.random.default_rng(1))
+    learner._train(learner.batches(None), "")
     batch = np.random.default_rng(1)
     queries, items = batch.integers(12, size=12), batch.integers(12, size=12)
     similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)
-    scale = np.ones((12, 5)) if magnitudes is None else magnitudes.astype(float)
+    scale = np.ones((12, 5)) if magnitudes is None else magnitudes / magnitudes.mean(axis=1, keepdims=True)
 
     def loss(coef, intercept):
         weights = np.log1p(np.exp(bits[queries] @ coef.T + intercept))
@@ -111,7 +114,7 @@ def test_digits_rank_better_than_by_hamming(itq_digits):
     ranker = fast(n_steps=60).fit(itq_digits.codes, itq_digits.y)
     (hamming_map, hamming_p10), found = (
         itq_digits.figures(),
-        itq_digits.figures(ranker.queries_for(itq_digits.queries).weights),
+        itq_digits.figures(ranker.queries_for(itq_digits.queries, collection=itq_digits.queries).weights),
     )
     assert found[0] > hamming_map + 0.04
     assert found[1] > hamming_p10 - 0.002
@@ -125,7 +128,8 @@ def test_digits_rank_better_than_by_hamming(itq_digits):
 def test_float_queries_of_digits_rank_better_than_by_the_asymmetric_distance(itq_digits):
     ranker = fast(n_steps=60).fit(itq_digits.codes, itq_digits.y, queries=itq_digits.values)
     asymmetric = itq_digits.figures(np.abs(itq_digits.query_values))
-    found = itq_digits.figures(ranker.queries_for(itq_digits.query_values).weights)
+    asked = ranker.queries_for(itq_digits.query_values, collection=itq_digits.queries)
+    found = itq_digits.figures(asked.weights)
     assert found[0] > asymmetric[0] + 0.04
     assert found[1] > asymmetric[1] - 0.002
 
@@ -157,11 +161,14 @@ def test_weights_are_softplus_of_the_query_blended():
     ranker = fast().fit(codes, y)
     assert ranker.blend_ > 0
     raw = signs(codes[:9], 16) @ ranker.coef_.T.astype(float) + ranker.intercept_
-    want = blend(np.log1p(np.exp(raw)), ranker.blend_)
-    np.testing.assert_allclose(ranker.queries_for(codes[:9]).weights, want, rtol=1e-4)
+    asked = ranker.queries_for(codes[:9], collection=codes)
+    share = ranker.blend_ * asked.trust[:, None]
+    weights = np.log1p(np.exp(raw))
+    want = (1 - share) + share * weights / weights.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(asked.weights, want, rtol=1e-4)
     magnitudes = np.random.default_rng(0).random((9, 16))
     reals = signs(codes[:9], 16) * magnitudes
-    np.testing.assert_allclose(ranker.queries_for(reals).weights, want * magnitudes, rtol=1e-4)
+    np.testing.assert_allclose(ranker.queries_for(reals, collection=codes).weights, want * magnitudes, rtol=1e-4)
     assert ranker.coef_.shape == (16, 16)
     assert ranker.intercept_.shape == (16,)
     # A query's weights do not depend on the other queries.

@@ -64,7 +64,7 @@ def test_every_ranker_is_public_and_documented(name):
     assert issubclass(cls, Ranker)
     assert cls.__name__ == name
     assert ">>>" in inspect.getdoc(cls)
-    assert cls.learns_from <= {"labels", "constraints", "features"}
+    assert cls.learns_from <= {"labels", "pairs", "constraints", "features"}
 
 
 @every_ranker
@@ -158,6 +158,28 @@ def test_constraints_are_learned_from_or_refused(name):
 
 
 @every_ranker
+def test_pairs_are_learned_from_or_refused(name):
+    pairs = np.argwhere(Y[:40, None] == Y[None])
+    ranker = make(name)
+    if "pairs" in ranker.learns_from:
+        for queries in (CODES[:40], VALUES[:40]):
+            assert ranker.fit_pairs(CODES, pairs, queries=queries).n_bits_ == N_BITS
+            assert ranker.queries_for(queries).weights.shape == (40, N_BITS)
+    else:
+        with pytest.raises(ValueError, match=f"{name} cannot learn from pairs; .*QueryVectorRanker.* can"):
+            ranker.fit_pairs(CODES, pairs, queries=VALUES[:40])
+        assert not hasattr(ranker, "n_bits_")
+
+
+@every_ranker
+def test_a_collection_may_be_named(name, fitted):
+    for collection in (CODES, Index(CODES, n_bits=N_BITS)):
+        queries = fitted[name].queries_for(CODES[:5], collection=collection)
+        assert queries.weights.shape == (5, N_BITS)
+        assert queries.trust is None or ((queries.trust >= 0) & (queries.trust <= 1)).all()
+
+
+@every_ranker
 def test_features_are_learned_from_or_refused(name):
     ranker = make(name)
     if "features" in ranker.learns_from:
@@ -165,8 +187,7 @@ def test_features_are_learned_from_or_refused(name):
         assert ranker.queries_for(CODES[:3], features=VALUES[:3]).weights.shape == (3, N_BITS)
         with pytest.raises(ValueError, match=r"features must have shape \(3, 13\)"):
             ranker.queries_for(CODES[:3], features=VALUES[:3, 1:])
-        with pytest.raises(ValueError, match=r"features must have shape \(3, 13\), as learned from, got none"):
-            ranker.queries_for(CODES[:3])
+        assert ranker.queries_for(CODES[:3]).weights.shape == (3, N_BITS)  # answered by what needs no features
         with pytest.raises(ValueError, match="features must be finite"):
             ranker.queries_for(CODES[:3], features=VALUES[:3] * np.nan)
     else:

@@ -241,10 +241,10 @@ def test_separate_queries(width, reals):
     assert (np.argsort(ranker.weights_)[-3:] < 3).all()
     assert ranker.params_.keys() == {"C_order", "C_tie"}
     first, *tried = ranker.report_
-    assert first.keys() == {"blend", "order"}
+    assert first.keys() == {"blend", "ndcg10", "ndcg10_error", "new_ndcg10"}
     assert len(tried) == 4 * len(BLENDS)
     chosen = next(line for line in tried if choice(ranker).items() <= line.items())
-    assert chosen["order"] > first["order"]
+    assert chosen["ndcg10"] > first["ndcg10"]
     given = RankingSVM(C=0.01).fit_constraints(items, drawn, queries=asked)
     constraints = Constraints(queries, items, drawn, 16, magnitudes)
     want = exact(Objective(constraints, 0.01, 0.01, np.full(16, best_scale(constraints, 0.01, 0.01))))

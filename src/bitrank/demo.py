@@ -138,10 +138,12 @@ def learn(split: Split) -> tuple[Codes, dict[str, Queries]]:
         "asymmetric": AsymmetricRanker().fit(train_codes).queries_for(values),
         "RankingSVM": RankingSVM(random_state=0).fit(train_codes, y).queries_for(query_codes),
         "online": OnlineRankingSVM(random_state=0).fit(train_codes, y).queries_for(query_codes),
-        "query-adaptive": QueryAdaptiveRanker(random_state=0).fit(train_codes, y).queries_for(query_codes),
+        "query-adaptive": QueryAdaptiveRanker(random_state=0)
+        .fit(train_codes, y)
+        .queries_for(query_codes, collection=codes),
         "query vector": QueryVectorRanker(random_state=0)
         .fit(train_codes, y, features=X)
-        .queries_for(query_codes, features=query_vectors),
+        .queries_for(query_codes, features=query_vectors, collection=codes),
     }
 
 

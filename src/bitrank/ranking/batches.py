@@ -71,8 +71,7 @@ class LabelBatches:
         )
         other_bits = signs(others, self.n_bits)
         sharpness = np.float32(_LABEL_SHARPNESS / np.sqrt(self.n_bits))
-        own_scores: Matrix = sharpness * signs(more, self.n_bits) @ other_bits.T
-        own = softmax(own_scores)
+        own = softmax(np.asarray(sharpness * signs(more, self.n_bits) @ other_bits.T, np.float32))
 
         def gradient_of_both(vectors: Matrix) -> Matrix:
             pulled = (softmax(vectors[len(queries) :] @ other_bits.T) - own) @ other_bits

@@ -42,10 +42,10 @@ def split(pairs: Rows, new_share: float, random: np.random.Generator) -> list[Fo
     [3, 3, 3]
     """
     queries = random.permutation(np.unique(pairs[pairs[:, 2] > 0, 0]))
-    if len(queries) < 3:
-        raise ValueError(f"evidence must come from at least three queries to hold one out, got {len(queries)}")
+    if len(queries) < 2:
+        raise ValueError("evidence must come from at least two queries to hold one out, got one")
     folds = []
-    for held_out in np.array_split(queries, 3)[: 3 if len(queries) < _FEW_QUERIES else 1]:
+    for held_out in np.array_split(queries, min(3, len(queries)))[: 3 if len(queries) < _FEW_QUERIES else 1]:
         items = random.permutation(np.unique(pairs[:, 1]))
         new_items = items[: int(new_share * len(items))]
         hidden = np.isin(pairs[:, 0], held_out) | np.isin(pairs[:, 1], new_items)
