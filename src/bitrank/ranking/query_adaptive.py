@@ -64,7 +64,7 @@ class QueryAdaptiveRanker(PerQueryRanker):
     >>> y = rng.integers(4, size=400)
     >>> bits = np.column_stack([y // 2, y % 2, rng.integers(2, size=(400, 6))])
     >>> ranker = QueryAdaptiveRanker(n_steps=50, random_state=0).fit(pack(bits), y)
-    >>> weights = ranker.queries_for(pack(bits[:3])).weights
+    >>> weights = ranker.queries_for(pack(bits[:3]), collection=pack(bits)).weights
     >>> weights.shape, bool(weights[:, :2].min() > weights[:, 2:].max())
     ((3, 8), True)
     """

@@ -92,7 +92,7 @@ class QueryVectorRanker(PerQueryRanker):
     >>> y = rng.integers(4, size=400)
     >>> bits = np.column_stack([y // 2, y % 2, rng.integers(2, size=(400, 6))])
     >>> ranker = QueryVectorRanker(n_steps=50, random_state=0).fit(pack(bits), y)
-    >>> queries = ranker.queries_for(pack(bits[:3]))
+    >>> queries = ranker.queries_for(pack(bits[:3]), collection=pack(bits))
     >>> queries.codes.shape, bool(queries.weights[:, :2].min() > queries.weights[:, 2:].max())
     ((3, 1), True)
     """
