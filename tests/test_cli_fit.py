@@ -46,7 +46,7 @@ def test_triplets_of_other_queries(files, capsys):
     assert main(["fit", *arguments, "--output", "w.json", "--json"]) == 0
     ranker = RankingSVM(random_state=0).fit_constraints(files.codes, triplets, queries=files.queries)
     np.testing.assert_array_equal(np.float32(json.loads(Path("w.json").read_text())), ranker.weights_)
-    assert printed_json(capsys)["uniform"]["order"] == pytest.approx(ranker.report_[0]["order"])
+    assert printed_json(capsys)["uniform"]["ndcg10"] == pytest.approx(ranker.report_[0]["ndcg10"])
 
 
 def test_random_labels_give_uniform_weights(files, capsys):

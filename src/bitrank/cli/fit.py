@@ -84,7 +84,7 @@ def _facts(ranker: RankingSVM) -> dict[str, Any]:
     uniform, params = ranker.report_[0], {**ranker.params_, "blend": ranker.blend_}
     tried = [line for line in ranker.report_ if all(line.get(name) == value for name, value in params.items())]
     chosen = tried[-1] if tried and params["blend"] else uniform
-    figures = [name for name in ("map", "p10", "order") if name in uniform]
+    figures = [name for name in ("map", "p10", "ndcg10") if name in uniform]
     return {
         "n_bits": ranker.n_bits_,
         "blend": params["blend"],
