@@ -28,7 +28,7 @@ from report import RESULTS, write_results
 from bitrank import Index
 from bitrank.checks import n_threads
 from bitrank.service.schemas import Search
-from bitrank.service.service import Service, to_json
+from bitrank.service.service import PageRequest, Service, to_json
 from bitrank.service.settings import Settings
 from bitrank.service.sources import NoItems, Source
 
@@ -60,12 +60,9 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
     return int(head[9:12]), await reader.readexactly(length)
 
 
-async def connection(
-    port: int, number: int, end: float, explore: int, name: str, log: dict, share_clicks: float
-) -> None:
+async def connection(port: int, number: int, end: float, explore: int, log: dict, share_clicks: float) -> None:
     rng = np.random.default_rng(number)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    n_pages = 0
     while time.perf_counter() < end:
         item = int(rng.integers(N_CODES))
         start = time.perf_counter()
@@ -74,31 +71,22 @@ async def connection(
         log["errors"] += status != 200
         if status == 200 and rng.random() < share_clicks / (1 - share_clicks):
             page = json.loads(body)
-            key = f"{name}-{number}-{n_pages}"
-            n_pages += 1
-            shown = [{"id": result["id"], "explored": result["explored"]} for result in page["results"]]
-            clicked = [shown[int(rng.integers(len(shown)))]["id"]]
-            feedback = {
-                "key": key,
-                "version": page["version"],
-                "query": {"item": item},
-                "shown": shown,
-                "clicked": clicked,
-            }
+            clicked = [page["results"][int(rng.integers(len(page["results"])))]["id"]]
+            feedback = {"page_token": page["page_token"], "clicked": clicked}
             start = time.perf_counter()
-            status, _ = await exchange(reader, writer, request("/feedback", feedback))
+            status, answer = await exchange(reader, writer, request("/feedback", feedback))
             log["click"].append(time.perf_counter() - start)
             log["errors"] += status != 201
             if status == 201:
-                log["keys"].append(key)
+                log["keys"].append(json.loads(answer)["key"])
     writer.close()
 
 
-async def load(port: int, seconds: float, explore: int, name: str, share_clicks: float = SHARE_CLICKS) -> dict:
+async def load(port: int, seconds: float, explore: int, share_clicks: float = SHARE_CLICKS) -> dict:
     log: dict = {"search": [], "click": [], "errors": 0, "keys": []}
     end = time.perf_counter() + seconds
     await asyncio.gather(
-        *(connection(port, number, end, explore, name, log, share_clicks) for number in range(N_CONNECTIONS))
+        *(connection(port, number, end, explore, log, share_clicks) for number in range(N_CONNECTIONS))
     )
     return log
 
@@ -127,12 +115,12 @@ def parts(index: Index, explore: int, folder: Path) -> dict[str, float]:
     """Return the CPU milliseconds of the parts of a search within the service."""
     service = Service(Source("codes", index, NoItems()), f"sqlite:///{folder / 'parts.db'}", Settings())
     text, weights = json.dumps({"item": 5, "k": K, "explore": explore}), np.ones(N_BITS, np.float32)
-    page = service.search(service.collection.query_of_item(5), K, "default", None, explore)
+    page = service.search(service.collection.query_of_item(5), PageRequest(K, explore=explore))
     steps = {
         "parse and check the request": lambda: Search.model_validate(json.loads(text)),
         "look up the item's code": lambda: service.collection.query_of_item(5),
         "find and describe the page": lambda: service.search(
-            service.collection.query_of_item(5), K, "default", None, explore
+            service.collection.query_of_item(5), PageRequest(K, explore=explore)
         ),
         "of this, the index": lambda: index.search(index.codes([5]), K + 1, weights=weights, threads=1),
         "write the answer as JSON": lambda: to_json(page),
@@ -159,14 +147,14 @@ def measure(kind: str, explore: int, seconds: float, folder: Path) -> dict:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         port = int(process.stdout.readline().rpartition(":")[2].strip().strip("/"))
-        asyncio.run(load(port, 2, explore, "warm"))
+        asyncio.run(load(port, 2, explore))
         used = cpu_seconds(process.pid)
-        log = asyncio.run(load(port, seconds, explore, "load"))
+        log = asyncio.run(load(port, seconds, explore))
         used = cpu_seconds(process.pid) - used
         # Searches without clicks, and requests without a search.
         time.sleep(2)  # let the learner empty its queue
         alone = cpu_seconds(process.pid)
-        n_alone = len(asyncio.run(load(port, min(10, seconds), explore, "alone", 0.0))["search"])
+        n_alone = len(asyncio.run(load(port, min(10, seconds), explore, 0.0))["search"])
         alone = (cpu_seconds(process.pid) - alone) / n_alone
         short = cpu_seconds(process.pid)
         asyncio.run(short_answers(port, 2000))

@@ -60,15 +60,13 @@ def main() -> None:
 def teach(url: str, n_pages: int) -> None:
     """Answer pages as somebody does who wants the same digit as the query's."""
     rng = random.Random(0)
-    for page in range(n_pages):
+    for _ in range(n_pages):
         item = rng.randrange(10_000)
         label = call(f"{url}/items/{item}")["payload"]["label"]
         found = call(f"{url}/search", {"item": item, "explore": 8})
         wanted = [result["id"] for result in found["results"] if result["payload"]["label"] == label]
         clicked = [one for one in wanted if rng.random() < 0.5]
-        shown = [{"id": result["id"], "explored": result["explored"]} for result in found["results"]]
-        note = {"key": f"page-{page}", "version": found["version"], "query": {"item": item}}
-        call(f"{url}/feedback", note | {"shown": shown, "clicked": clicked})
+        call(f"{url}/feedback", {"page_token": found["page_token"], "clicked": clicked})
 
 
 def call(url: str, body: dict[str, Any] | None = None) -> Any:

@@ -10,14 +10,14 @@ VERSION = "/profiles/default/versions/2"
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers `POST /feedback` and `GET` of one version, and refuses requests without the token."""
+    """Answers `POST /feedback/import` and `GET` of one version, and refuses requests without the token."""
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         pages = self.server.pages
         if not self.authorized():
             return self.answer(401, {"detail": "a token is needed"})
-        if self.path != "/feedback" or len(pages) >= self.server.capacity:
+        if self.path != "/feedback/import" or len(pages) >= self.server.capacity:
             return self.answer(503, {"detail": "the disk is full"})
         known = body["key"] in pages
         pages.setdefault(body["key"], body)

@@ -295,7 +295,6 @@ def test_a_click_moves_the_ranking_and_marks_it(digit, service, profile):
     choose(digit, "learned", before[12])
     after = ranked(digit)
     assert after != before
-    assert n_pages(service, profile) == 1
     marks = dict(digit.locator("#learned li:not(.explored)").evaluate_all(MARKS))
     for place, item in enumerate(after):
         moved = before.index(item) - place if item in before else None
@@ -314,25 +313,70 @@ def n_pages(service, profile):
     return next(row["n_pages"] for row in call("GET", f"{service}/profiles") if row["name"] == profile)
 
 
-def test_a_second_choice_leaves_out_the_first(digit, service, profile):
-    sent = []
-    digit.on("request", lambda request: sent.append(request.post_data_json) if "feedback" in request.url else None)
+@pytest.fixture
+def sent(digit):
+    """The bodies of all answered pages that the page sends."""
+    bodies = []
+    digit.on("request", lambda request: bodies.append(request.post_data_json) if "feedback" in request.url else None)
+    return bodies
+
+
+def send(page):
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("status")).to_contain_text("Your choices are sent")
+
+
+def test_several_choices_on_one_page_are_one_page(digit, service, profile, sent):
     first = ranked(digit)[3]
     choose(digit, "learned", first)
-    again = digit.locator(f'#hamming li[data-id="{first}"] button, #learned li[data-id="{first}"] button').first
-    again.click()
-    expect(digit.locator("#status")).to_contain_text("already chosen")
-    second = next(item for item in ids(digit, "hamming") if item != first)
-    choose(digit, "hamming", second)
-    assert n_pages(service, profile) == len(sent) == 2
-    assert sent[0]["clicked"] == [first]
-    assert sent[1]["clicked"] == [second]
-    assert first not in [shown["id"] for shown in sent[1]["shown"]]
-    assert sent[0]["key"] != sent[1]["key"]
-    assert [shown["id"] for shown in sent[1]["shown"]] == [item for item in ids(digit, "hamming") if item != first]
+    second = next(item for item in reversed(ranked(digit)) if item != first)
+    choose(digit, "learned", second)
+    assert sent == []
+    send(digit)
+    assert n_pages(service, profile) == len(sent) == 1
+    assert sorted(sent[0]["clicked"]) == sorted([first, second])
+    expect(digit.locator("li.liked")).to_have_count(0)
 
 
-def test_a_click_whose_answer_is_lost_counts_once(digit, visit, service, profile):
+def test_choices_of_both_columns_are_a_page_each(digit, service, profile, sent):
+    first, second = ids(digit, "hamming")[:2]
+    choose(digit, "learned", next(item for item in ranked(digit) if item not in (first, second)))
+    choose(digit, "hamming", first)
+    send(digit)
+    assert [body["clicked"] == [first] for body in sent] == [True, False]
+    assert n_pages(service, profile) == 2
+
+
+def test_a_choice_is_undone_by_choosing_again(digit, service, profile, sent):
+    before = ranked(digit)
+    choose(digit, "learned", before[12])
+    assert ranked(digit) != before
+    digit.locator(f'#learned li[data-id="{before[12]}"] button').click()
+    expect(digit.get_by_role("status")).to_contain_text("No longer chosen")
+    assert ranked(digit) == before
+    expect(digit.get_by_role("button", name="Send")).to_have_count(0)
+    digit.get_by_role("button", name="Random item").click()
+    expect(digit).not_to_have_url(re.compile("item=7&"))
+    assert sent == []
+    assert n_pages(service, profile) == 0
+
+
+def test_choices_are_sent_when_the_query_or_the_page_is_left(digit, service, profile):
+    choose(digit, "learned", ranked(digit)[5])
+    digit.get_by_role("button", name="Random item").click()
+    expect(digit).not_to_have_url(re.compile("item=7&"))
+    assert n_pages(service, profile) == 1
+    choose(digit, "learned", ranked(digit)[5])
+    digit.goto(f"{service}/docs")
+    end = time.monotonic() + 20
+    while n_pages(service, profile) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert n_pages(service, profile) == 2
+    digit.go_back()
+    expect(digit.locator("#learned li").first).to_be_visible()
+
+
+def test_a_page_whose_answer_is_lost_counts_once(digit, visit, service, profile, sent):
     lost = []
 
     def lose(route):
@@ -345,7 +389,12 @@ def test_a_click_whose_answer_is_lost_counts_once(digit, visit, service, profile
 
     digit.route("**/feedback", lose)
     choose(digit, "learned", ranked(digit)[5])
-    assert lost
+    digit.get_by_role("button", name="Send").click()
+    expect(digit.get_by_role("alert")).to_contain_text("does not answer")
+    digit.get_by_role("button", name="Random item").click()
+    expect(digit).not_to_have_url(re.compile("item=7&"))
+    assert len(lost) == 1
+    assert len(sent) == 2
     assert n_pages(service, profile) == 1
     visit.expected("ERR_FAILED")
 
@@ -417,11 +466,9 @@ def test_quality_over_time_is_drawn_as_measured(visit, service, profile):
         assert n < 600
         for _ in range(40):
             item = int(rng.integers(10_000))
-            results = call("POST", f"{service}/search", {"item": item, "profile": profile, "explore": 10})["results"]
-            alike = [result["id"] for result in results if labels[result["id"]] == labels[item]]
-            shown = [{"id": result["id"], "explored": result["explored"]} for result in results]
-            note = {"key": f"{profile}-{n}", "profile": profile, "query": {"item": item}}
-            call("POST", f"{service}/feedback", note | {"shown": shown, "clicked": alike})
+            found = call("POST", f"{service}/search", {"item": item, "profile": profile, "explore": 10})
+            alike = [result["id"] for result in found["results"] if labels[result["id"]] == labels[item]]
+            call("POST", f"{service}/feedback", {"page_token": found["page_token"], "clicked": alike})
             n += 1
         while call("GET", f"{service}/profiles/{profile}/candidate")["n_learned"] < n:
             time.sleep(0.01)
@@ -462,6 +509,7 @@ def test_every_profile_has_its_own_weights(digit, service, profile):
     check_bars(digit, weights)
     assert ranked(digit) != uniform
     choose(digit, "learned", ranked(digit)[7])
+    send(digit)
     assert (n_pages(service, profile), n_pages(service, other)) == (0, 1)
     expect(digit).to_have_url(re.compile(f"profile={other}"))
 

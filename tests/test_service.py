@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import os
 
 import numpy as np
@@ -20,6 +21,9 @@ from bitrank.datasets.embedded import DIGIT_CODES, DIGIT_HASHER
 from bitrank.hashing import load_hasher
 from bitrank.index import Index
 from bitrank.service import images, sources
+from bitrank.service.collection import SearchQuery
+from bitrank.service.page_tokens import LIFETIME_S, Signer
+from bitrank.service.store.page_log import read_page
 
 N_BITS, N = 20, 300
 BITS = np.random.default_rng(0).integers(0, 2, (N, N_BITS), dtype=np.uint8)
@@ -168,31 +172,142 @@ def test_digits_are_found_by_their_own_pictures(tmp_path):
 # Feedback
 
 
-def page_of(client, item=1, k=6):
-    response = client.post("/search", json={"item": item, "k": k}).json()
-    return {
-        "version": response["version"],
-        "query": {"item": item},
-        "shown": [{"id": result["id"], "explored": result["explored"]} for result in response["results"]],
-    }
+def page_of(client, query=None, **options):
+    """Search, and return the page as the service showed it: its token and its ids."""
+    page = client.post("/search", json={"k": 6, **(query or {"item": 1}), **options}).json()
+    return page["page_token"], [result["id"] for result in page["results"]]
 
 
-def test_the_same_key_counts_once(client):
-    page = page_of(client)
-    body = page | {"key": "one", "clicked": [page["shown"][2]["id"]]}
-    first, again = client.post("/feedback", json=body), client.post("/feedback", json=body)
-    assert (first.status_code, first.json()) == (201, {"accepted": True, "n_pages": 1})
-    assert (again.status_code, again.json()) == (200, {"accepted": False, "n_pages": 1})
-    assert client.post("/feedback", json=body | {"key": "two"}).json() == {"accepted": True, "n_pages": 2}
+def answer(client, token, clicked=(), **more):
+    return client.post("/feedback", json={"page_token": token, "clicked": list(clicked), **more})
 
 
-def test_one_key_from_many_threads_counts_once(client):
-    body = page_of(client) | {"clicked": []}
+def last_page(client, profile="default"):
+    return client.service.store.pages.after(profile, 0, 1000)[-1]
+
+
+def test_a_page_is_logged_as_it_was_shown_with_all_that_was_chosen(client):
+    for query in ({"item": 1}, {"code": "0f0ff0"}, {"vector": np.linspace(-1, 1, N_BITS).tolist()}):
+        page = client.post("/search", json={**query, "k": 10, "explore": 3}).json()
+        shown = [(result["id"], result["explored"]) for result in page["results"]]
+        clicked = [shown[2][0], shown[7][0]]
+        assert answer(client, page["page_token"], clicked).status_code == 201
+        row = last_page(client)
+        assert [(place["id"], place["explored"]) for place in json.loads(row.shown)] == shown
+        assert [place["id"] for place in json.loads(row.shown) if place["clicked"]] == clicked
+        assert (row.signed, row.version, row.query_item) == (True, 1, query.get("item"))
+        assert row.client == client.service.clients.name("127.0.0.1")
+        assert "127.0.0.1" not in row.client
+        assert row.query_code.hex() == page["query"]["code"]
+        if "vector" in query:
+            logged = read_page(row).query
+            np.testing.assert_array_equal(logged, client.service.collection.query_of_vector(query["vector"]).vector[0])
+
+
+def test_the_same_page_counts_once(client):
+    token, ids = page_of(client)
+    first, again = answer(client, token, ids[2:3]), answer(client, token, ids)
+    assert (first.status_code, first.json()["accepted"], first.json()["n_pages"]) == (201, True, 1)
+    assert (again.status_code, again.json()) == (200, first.json() | {"accepted": False})
+    assert answer(client, page_of(client)[0], ids[:1]).json()["n_pages"] == 2
+    clicked = [
+        place["id"]
+        for place in json.loads(client.service.store.pages.after("default", 0, 1)[0].shown)
+        if place["clicked"]
+    ]
+    assert clicked == ids[2:3]
+
+
+def test_pages_that_were_never_shown_are_refused(client):
+    """The finding: whoever claimed to have seen 1000 results, all clicked, could steer the ranking."""
+    token, ids = page_of(client)
+    other = next(int(item) for item in IDS if item not in ids)
+    assert "clicked must be among the items shown" in answer(client, token, [other]).json()["detail"]
+    assert answer(client, token, [ids[0], other]).status_code == 422
+    shown = [{"id": int(item)} for item in IDS]
+    old = {"key": "forged", "query": {"item": 1}, "shown": shown, "clicked": [int(item) for item in IDS]}
+    assert client.post("/feedback", json=old).status_code == 422
+    for forged in (token[:-4] + "AAAA", token[4:], token + "AAAA", "AAAA", "?", token.rstrip("=") + "\n"):
+        refused = answer(client, forged, ids[:1])
+        assert (refused.status_code, "page token" in refused.json()["detail"]) == (422, True), forged
+    raw = bytearray(base64.urlsafe_b64decode(token))
+    for place in range(0, len(raw), 7):  # any changed byte
+        raw[place] ^= 1
+        assert answer(client, base64.urlsafe_b64encode(raw).decode(), ids[:1]).status_code == 422
+        raw[place] ^= 1
+    elsewhere = Signer(b"another secret").sign(SearchQuery(CODES[:1], 1), "", "default", 1, ids, [False] * len(ids))
+    assert answer(client, elsewhere, ids[:1]).status_code == 422
+    assert client.get("/profiles").json()[1]["n_pages"] == 0
+    assert answer(client, token, ids[:1]).status_code == 201
+
+
+def test_tokens_expire():
+    now = [1000.0]
+    signer = Signer(b"secret", clock=lambda: now[0])
+    token = signer.sign(SearchQuery(CODES[:1], 1), "", "default", 1, [4], [False])
+    now[0] += LIFETIME_S
+    assert signer.read(token).shown == [4]
+    now[0] += 1
+    with pytest.raises(ValueError, match="at most 24 hours old"):
+        signer.read(token)
+
+
+def test_tokens_outlive_a_restart_and_count_once(files, tmp_path):
+    with serving(load(files), tmp_path) as client:
+        token, ids = page_of(client)
+        answered, _ = page_of(client)
+        assert answer(client, answered).status_code == 201
+    with serving(load(files), tmp_path) as client:
+        assert answer(client, token, ids[:1]).status_code == 201
+        assert answer(client, answered).status_code == 200
+
+
+def test_pages_that_continue_each_other_are_one_page(client):
+    query = {"code": "0f0ff0"}
+    first = client.post("/search", json={**query, "k": 5, "explore": 0}).json()
+    ids = [result["id"] for result in first["results"]]
+    more = {"chosen": [ids[4]], "version": "candidate", "k": 9, "explore": 2, "continues": first["page_token"]}
+    second = client.post("/search", json={**query, **more}).json()
+    later = [result["id"] for result in second["results"] if result["id"] not in ids]
+    assert later
+    assert answer(client, second["page_token"], [ids[4], later[0]]).status_code == 201
+    places = json.loads(last_page(client).shown)
+    assert [place["id"] for place in places] == ids + later
+    explored = [result["id"] for result in second["results"] if result["explored"]]
+    assert [place["id"] for place in places if place["explored"]] == [i for i in later if i in explored]
+    assert answer(client, first["page_token"], ids[:1]).status_code == 200
+    for wrong in ({"code": "0f0f00"}, {**query, "profile": "hamming"}):
+        refused = client.post("/search", json={**wrong, "continues": first["page_token"]})
+        assert (refused.status_code, "same query and profile" in refused.json()["detail"]) == (422, True)
+    large = client.post("/search", json={**query, "k": 300, "explore": 0}).json()["page_token"]
+    assert client.post("/search", json={**query, "k": 900, "continues": large}).status_code == 422
+
+
+def test_a_page_of_hamming_teaches_the_profile_that_the_answer_names(client):
+    token, ids = page_of(client, profile="hamming")
+    assert answer(client, token, ids[:1]).status_code == 403
+    assert answer(client, token, ids[:1], profile="nobody").status_code == 404
+    assert answer(client, token, ids[:1], profile="default").json()["n_pages"] == 1
+    client.put("/profiles/tenant")
+    own, ids = page_of(client, profile="tenant")
+    assert answer(client, own, ids[:1], profile="default").status_code == 422
+    assert answer(client, own, ids[:1], profile="tenant").status_code == 201
+
+
+def test_imported_pages_are_marked_and_count_once(client):
+    body = GOOD | {"client": "session-7"}
+    assert client.post("/feedback/import", json=body).status_code == 201
+    assert client.post("/feedback/import", json=body).status_code == 200
+    row = last_page(client)
+    assert (row.signed, row.client, row.key) == (False, "session-7", "k")
+
+
+def test_one_page_from_many_threads_counts_once(client):
+    tokens = [page_of(client)[0] for _ in range(5)]
     statuses = []
 
     def send(number):
-        response = client.post("/feedback", json=body | {"key": f"key {number % 5}".replace(" ", "-")})
-        statuses.append(response.status_code)
+        statuses.append(answer(client, tokens[number % 5]).status_code)
 
     in_threads(*(lambda number=number: send(number) for number in range(20)))
     assert sorted(statuses) == [200] * 15 + [201] * 5
@@ -200,19 +315,17 @@ def test_one_key_from_many_threads_counts_once(client):
 
 
 def test_clicks_of_profiles_are_kept_apart(client):
-    body = page_of(client) | {"clicked": []}
     assert client.put("/profiles/tenant").status_code == 201
-    assert client.post("/feedback?profile=tenant", json=body | {"key": "a"}).json()["n_pages"] == 1
-    assert client.post("/feedback", json=body | {"key": "b", "profile": "tenant"}).json()["n_pages"] == 2
-    assert client.post("/feedback", json=body | {"key": "c"}).json()["n_pages"] == 1
+    assert answer(client, page_of(client, profile="tenant")[0]).json()["n_pages"] == 1
+    assert answer(client, page_of(client, profile="tenant")[0]).json()["n_pages"] == 2
+    assert answer(client, page_of(client)[0]).json()["n_pages"] == 1
 
 
 def test_a_removed_item_does_not_lose_the_click(client):
-    page = page_of(client)
-    gone = page["shown"][0]["id"]
-    assert client.delete(f"/items/{gone}").status_code == 204
-    body = page | {"key": "k", "clicked": [page["shown"][1]["id"]]}
-    assert client.post("/feedback", json=body).status_code == 201
+    token, ids = page_of(client)
+    assert client.delete(f"/items/{ids[0]}").status_code == 204
+    assert answer(client, token, ids[:2]).status_code == 201
+    assert [place["id"] for place in json.loads(last_page(client).shown)] == ids[1:]
 
 
 # Items
@@ -348,16 +461,22 @@ GOOD = {"key": "k", "query": {"item": 1}, "shown": [{"id": 1}, {"id": 4}], "clic
         ("POST", "/search", {"vector": [1.0]}, 422, "vector must hold 20 numbers, got 1"),
         ("POST", "/search", {"vector": []}, 422, "vector"),
         ("POST", "/search", {"vector": [1e308] * 20}, 422, "float32"),
-        ("POST", "/feedback", GOOD | {"clicked": [7]}, 422, "clicked must be among the items shown, got 7"),
-        ("POST", "/feedback", GOOD | {"shown": [{"id": 1}, {"id": 1}], "clicked": []}, 422, "every item once"),
-        ("POST", "/feedback", GOOD | {"shown": [{"id": 2}], "clicked": []}, 422, "items of this collection, got 2"),
-        ("POST", "/feedback", GOOD | {"shown": []}, 422, "shown"),
-        ("POST", "/feedback", GOOD | {"key": ""}, 422, "key"),
-        ("POST", "/feedback", GOOD | {"key": "a b"}, 422, "key"),
-        ("POST", "/feedback", GOOD | {"query": {"item": 2}}, 404, "no item 2"),
-        ("POST", "/feedback", GOOD | {"profile": "hamming"}, 403, "read-only"),
-        ("POST", "/feedback", GOOD | {"profile": "nobody"}, 404, "nobody"),
-        ("POST", "/feedback", GOOD | {"version": 9}, 404, "no version 9"),
+        ("POST", "/feedback/import", GOOD | {"clicked": [7]}, 422, "clicked must be among the items shown, got 7"),
+        ("POST", "/feedback/import", GOOD | {"shown": [{"id": 1}, {"id": 1}], "clicked": []}, 422, "every item once"),
+        (
+            "POST",
+            "/feedback/import",
+            GOOD | {"shown": [{"id": 2}], "clicked": []},
+            422,
+            "items of this collection, got 2",
+        ),
+        ("POST", "/feedback/import", GOOD | {"shown": []}, 422, "shown"),
+        ("POST", "/feedback/import", GOOD | {"key": ""}, 422, "key"),
+        ("POST", "/feedback/import", GOOD | {"key": "a b"}, 422, "key"),
+        ("POST", "/feedback/import", GOOD | {"query": {"item": 2}}, 404, "no item 2"),
+        ("POST", "/feedback/import", GOOD | {"profile": "hamming"}, 403, "read-only"),
+        ("POST", "/feedback/import", GOOD | {"profile": "nobody"}, 404, "nobody"),
+        ("POST", "/feedback/import", GOOD | {"version": 9}, 404, "no version 9"),
         ("POST", "/items", {"items": []}, 422, "items"),
         ("POST", "/items", {"items": [{"id": 5000}]}, 422, "either a code or a vector"),
         ("POST", "/items", {"items": [{"id": 5000, "code": "000000"}] * 2}, 422, "every id once"),
@@ -474,12 +593,13 @@ def test_items_files_are_checked(tmp_path, table, message):
 
 def test_metrics_and_health(client):
     client.post("/search", json={"item": 1})
-    client.post("/feedback", json=GOOD)
-    client.post("/feedback", json=GOOD)
+    token, _ = page_of(client)
+    answer(client, token)
+    answer(client, token)
     client.get("/no/such/route/12345")
     assert client.get("/healthz").json() == {"status": "ok"}
     lines = client.get("/metrics").text.splitlines()
-    assert 'bitrank_requests_total{route="/search",status="200"} 1.0' in lines
+    assert 'bitrank_requests_total{route="/search",status="200"} 2.0' in lines
     assert 'bitrank_pages_total{kind="new"} 1.0' in lines
     assert 'bitrank_pages_total{kind="again"} 1.0' in lines
     assert "bitrank_items 300.0" in lines

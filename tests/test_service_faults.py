@@ -29,7 +29,7 @@ def index(tmp_path_factory):
 
 
 class Writer(threading.Thread):
-    """Send pages and items until they are acknowledged, and remember them."""
+    """Answer pages and send items until they are acknowledged, and remember them."""
 
     def __init__(self, address, name, stopping):
         super().__init__(name=name)
@@ -43,9 +43,9 @@ class Writer(threading.Thread):
                 if self.stopping.is_set():
                     return
                 key, item, code = f"{self.name}-{number}", first + number, f"{first + number:08x}"
-                clicked = {"key": key, "query": {"item": 1}, "shown": [{"id": 2}, {"id": 3}], "clicked": [3]}
-                self.send(client, "/feedback", clicked)
-                self.keys.append(key)
+                page = self.send(client, "/search", {"item": 1, "k": 2})
+                body = {"page_token": page["page_token"], "clicked": [page["results"][0]["id"]]}
+                self.keys.append(self.send(client, "/feedback", body)["key"])
                 if number % 3 == 0:
                     self.send(client, "/items", {"items": [{"id": item, "code": code, "title": key}]})
                     self.items[item] = code
@@ -61,7 +61,7 @@ class Writer(threading.Thread):
                 continue
             self.statuses.add(response.status_code)
             if response.status_code in (200, 201):
-                return
+                return response.json()
 
 
 def logged(folder):
@@ -152,18 +152,23 @@ def test_a_worker_killed_while_the_database_is_locked_comes_back_when_the_lock_i
     assert "ended with status 1, starting it again" in errors
 
 
-def click(client, key):
-    body = {"key": key, "query": {"item": 1}, "shown": [{"id": 2}, {"id": 3}], "clicked": [3]}
-    return client.post("/feedback", json=body)
+def page_token(client, k=2):
+    return client.post("/search", json={"item": 1, "k": k}).json()["page_token"]
+
+
+def click(client, token):
+    return client.post("/feedback", json={"page_token": token, "clicked": []})
 
 
 def test_a_locked_database_gives_503_and_loses_nothing(tmp_path):
     with serving(sources.Source("codes", Index(CODES), sources.NoItems()), tmp_path) as client:
-        assert click(client, "before").status_code == 201
+        before = click(client, page_token(client))
+        assert before.status_code == 201
+        tokens = [page_token(client) for _ in range(8)]
         holder = sqlite3.connect(tmp_path / "bitrank.db", isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         refused = []
-        in_threads(*(lambda key=f"during-{i}": refused.append(click(client, key)) for i in range(8)))
+        in_threads(*(lambda token=token: refused.append(click(client, token)) for token in tokens))
         assert len(refused) == 8
         for response in refused:
             assert response.status_code == 503
@@ -174,19 +179,22 @@ def test_a_locked_database_gives_503_and_loses_nothing(tmp_path):
         assert client.get("/items/9000").status_code == 404
         holder.execute("ROLLBACK")
         holder.close()
-        assert click(client, "during-3").status_code == 201
+        after = click(client, tokens[3])
+        assert after.status_code == 201
     keys, items, count, _, sound = logged(tmp_path)
-    assert (sorted(keys), items, count, sound) == (["before", "during-3"], {}, 2, "ok")
+    expected = sorted(response.json()["key"] for response in (before, after))
+    assert (sorted(keys), items, count, sound) == (expected, {}, 2, "ok")
 
 
 def fill(client, most=5000):
-    """Send pages until one is refused; returns the acknowledged keys and the refusal."""
+    """Send pages until one is refused; returns the acknowledged tokens and the refusal."""
     done = []
-    for number in range(most):
-        response = click(client, f"fill-{number}" + "x" * 180)
+    for _ in range(most):
+        token = page_token(client, k=20)
+        response = click(client, token)
         if response.status_code != 201:
             return done, response
-        done.append(f"fill-{number}" + "x" * 180)
+        done.append(token)
     raise AssertionError("the disk never filled up")
 
 
@@ -208,12 +216,12 @@ def test_a_full_disk_gives_503_and_loses_nothing(index, tmp_path):
         assert len(done) > 10
         assert client.post("/search", json={"item": 1}).status_code == 200
         assert client.get("/profiles").json()[1]["n_pages"] == len(done)
-        for key in (done[0], done[-1]):
-            assert click(client, key).status_code == 200, "an acknowledged page must be kept"
+        for token in (done[0], done[-1]):
+            assert click(client, token).status_code == 200, "an acknowledged page must be kept"
         if mounts:
             # The mount belongs to the service and is reached through its process. With room again, pages are logged.
             os.remove(f"/proc/{command.worker()}/root{small}/ballast")
-            assert click(client, "again").status_code == 201
+            assert click(client, page_token(client)).status_code == 201
             assert client.get("/profiles").json()[1]["n_pages"] == len(done) + 1
 
 

@@ -41,27 +41,20 @@ def step(request, monkeypatch):
 class User:
     """A user who looks at a place with probability 1 / log2(rank + 1) and clicks items of the query's label."""
 
-    def __init__(self, client, labels, seed, random_share=0.1, prefix="page"):
-        self.client, self.labels, self.random_share, self.prefix = client, labels, random_share, prefix
+    def __init__(self, client, labels, seed, random_share=0.1):
+        self.client, self.labels, self.random_share = client, labels, random_share
         self.rng, self.n = np.random.default_rng(seed), 0
 
     def answer(self, n_pages):
         for _ in range(n_pages):
             item = int(self.rng.integers(N))
             page = self.client.post("/search", json={"item": item}).json()
-            shown = [{"id": result["id"], "explored": result["explored"]} for result in page["results"]]
             ids = np.array([result["id"] for result in page["results"]])
             seen = self.rng.random(len(ids)) < 1 / np.log2(np.arange(len(ids)) + 2)
             liked = self.labels[ids] == self.labels[item]
             noise = self.rng.random(len(ids)) < self.random_share
             liked = np.where(noise, self.rng.random(len(ids)) < 0.5, liked)
-            body = {
-                "key": f"{self.prefix}-{self.n}",
-                "version": page["version"],
-                "query": {"item": item},
-                "shown": shown,
-                "clicked": ids[seen & liked].tolist(),
-            }
+            body = {"page_token": page["page_token"], "clicked": ids[seen & liked].tolist()}
             self.n += 1
             assert self.client.post("/feedback", json=body).status_code == 201
         wait_until_learned(self.client)
@@ -183,11 +176,10 @@ def test_two_processes_over_one_database_agree(collection, tmp_path):
         one.post("/items", json={"items": [{"id": 9000, "code": "00000000", "title": "shared"}]})
         one.delete("/items/5")
         one.put("/profiles/tenant")
-        page = one.post("/search", json={"item": 3, "k": 10}).json()
-        shown = [{"id": result["id"]} for result in page["results"]]
-        clicked = [shown[0]["id"], shown[4]["id"]]
-        for key in ("a", "b", "c"):
-            body = {"key": key, "query": {"item": 3}, "shown": shown, "clicked": clicked}
+        for _ in range(3):
+            page = one.post("/search", json={"item": 3, "k": 10}).json()
+            clicked = [page["results"][place]["id"] for place in (0, 4)]
+            body = {"page_token": page["page_token"], "clicked": clicked}
             assert one.post("/feedback", json=body).status_code == 201
             assert two.post("/feedback", json=body).status_code == 200
         end = time.monotonic() + 30
@@ -235,3 +227,15 @@ def test_choices_move_their_own_search_and_no_other(collection, tmp_path):
         refused = client.post("/search?profile=hamming", json=ask | {"chosen": [chosen]})
         assert (refused.status_code, "hamming" in refused.json()["detail"]) == (422, True)
         assert client.post("/search", json=ask | {"chosen": list(range(21))}).status_code == 422
+
+
+@pytest.mark.parametrize("learn_imported", [False, True])
+def test_imported_pages_are_learned_from_only_where_the_operator_says_so(collection, tmp_path, learn_imported):
+    with serving(source(collection), tmp_path, random_state=3, learn_imported=learn_imported) as client:
+        for number in range(6):
+            shown = [{"id": item} for item in range(10 * number + 1, 10 * number + 11)]
+            body = {"key": f"page-{number}", "query": {"item": 0}, "shown": shown, "clicked": [10 * number + 3]}
+            assert client.post("/feedback/import", json=body).status_code == 201
+        wait_until_learned(client)
+        weights = client.get("/profiles/default/candidate").json()["weights"]
+        assert (np.ptp(weights) > 0) == learn_imported

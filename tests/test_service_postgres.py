@@ -64,9 +64,12 @@ def call(service, method, path, **body):
     return CLIENT.request(method, service.address + path, json=body or None)
 
 
-def click(service, profile, key, item=0, clicked=(1,)):
-    page = {"shown": [{"id": number} for number in range(1, 6)], "clicked": list(clicked)}
-    return call(service, "POST", "/feedback", key=key, profile=profile, query={"item": item}, **page)
+def page_token(service, profile, item=0):
+    return call(service, "POST", "/search", item=item, k=5, profile=profile).json()["page_token"]
+
+
+def click(service, token):
+    return call(service, "POST", "/feedback", page_token=token, clicked=[])
 
 
 def wait_until(condition, seconds=30):
@@ -120,39 +123,34 @@ def test_items_added_and_removed_by_one_are_so_for_the_other(two):
 def test_a_click_on_an_item_that_another_just_added_is_whole(two, shared_base):
     """The item is logged, though this service has not yet polled for what the other wrote."""
     for number in range(1000, 1005):
-        item = {"id": number, "code": CODES[7].tobytes().hex()}
+        item = {"id": number, "code": (CODES[7] ^ np.uint8(number - 999)).tobytes().hex()}
         assert call(two[0], "POST", "/items", items=[item]).status_code == 201
-        body = {
-            "key": f"k{number}",
-            "query": {"item": number},
-            "shown": [{"id": number}, {"id": 1}],
-            "clicked": [number],
-        }
+        page = call(two[0], "POST", "/search", code=item["code"], k=2, explore=0).json()
+        assert page["results"][0]["id"] == number
+        body = {"page_token": page["page_token"], "clicked": [number]}
         assert call(two[1], "POST", "/feedback", **body).status_code == 201
     with psycopg.connect(shared_base) as connection:
         for (shown,) in connection.execute("SELECT shown FROM bitrank.pages").fetchall():
             assert shown.count('"id"') == 2
 
 
-def test_one_key_at_both_at_once_counts_once(two, shared_base):
+def test_one_page_at_both_at_once_counts_once(two, shared_base):
     call(two[0], "PUT", "/profiles/keys")
     answers = []
-    for number in range(10):
+    for _ in range(10):
+        token = page_token(two[0], "keys")
         in_threads(
-            *(
-                lambda service=service, key=f"key-{number}": answers.append(click(service, "keys", key).status_code)
-                for service in [*two, *two]
-            )
+            *(lambda service=service, token=token: answers.append(click(service, token)) for service in [*two, *two])
         )
-    assert sorted(answers) == [200] * 30 + [201] * 10
+    assert sorted(answer.status_code for answer in answers) == [200] * 30 + [201] * 10
     keys, numbers, n_pages = logged(shared_base, "keys")
-    assert keys == sorted(f"key-{number}" for number in range(10))
+    assert keys == sorted({answer.json()["key"] for answer in answers})
     assert numbers == list(range(1, 11))
     assert n_pages == 10
 
 
 class Load:
-    """Threads that send pages to all services, each key to any of them until one acknowledges it."""
+    """Threads that send pages to all services, each page to any of them until one acknowledges it."""
 
     def __init__(self, services, profile, n_threads=4):
         self.services, self.profile, self.acknowledged, self.wrong = services, profile, [], []
@@ -163,22 +161,23 @@ class Load:
 
     def _send(self, thread):
         random = np.random.default_rng(thread)
-        for number in itertools.count():
-            key, done = f"{thread}-{number}", False
+        for _ in itertools.count():
+            token, done = None, False
             while not done:
                 if self.over.is_set():
                     return
                 try:
                     service = self.services[random.integers(len(self.services))]
                     item = int(random.integers(100, 500))
-                    answer = click(service, self.profile, key, item, [1 + number % 5])
+                    token = token or page_token(service, self.profile, item)
+                    answer = click(service, token)
                 except httpx.HTTPError:
                     continue
                 done = answer.status_code in (200, 201)
                 if not done and answer.status_code != 503:
                     self.wrong.append(answer.text)
                     return
-            self.acknowledged.append(key)
+            self.acknowledged.append(answer.json()["key"])
 
     def goes_on(self, n=1):
         """Wait until n more pages are acknowledged."""
@@ -239,9 +238,10 @@ def test_a_database_that_goes_away_gives_503_and_loses_nothing(index, postgres, 
         try:
             for end in ends:
                 load.goes_on(10)
+                token = page_token(services[0], "default")
                 getattr(postgres, end)()
                 try:
-                    assert click(services[0], "default", "meanwhile").status_code == 503
+                    assert click(services[0], token).status_code == 503
                     assert call(services[0], "POST", "/search", item=3).status_code == 200  # from memory
                 finally:
                     postgres.start()
@@ -267,17 +267,20 @@ def test_many_make_the_tables_at_once(base):
 
 
 def test_a_database_of_the_first_format_is_migrated(base):
-    """Undo the renamings of the second format, and open the result; tests/golden has a whole database of SQLite."""
+    """Undo the changes of the later formats, and open the result; tests/golden has a whole database of SQLite."""
     store = Store(base, N_BITS)
     store.profiles.add("shop", np.ones(N_BITS, np.float32), "uniform")
     store.close()
     with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute("DROP TABLE bitrank.blobs")
+        connection.execute("ALTER TABLE bitrank.pages DROP COLUMN signed, DROP COLUMN client")
         connection.execute("ALTER TABLE bitrank.pages RENAME TO clicks")
         for table in ("profiles", "versions", "activations", "quality"):
             connection.execute(f"ALTER TABLE bitrank.{table} RENAME COLUMN n_pages TO n_clicks")
         connection.execute("UPDATE bitrank.facts SET value = 1 WHERE name = 'format'")
     store = Store(base, N_BITS)
     assert store.profiles.n_pages() == {"shop": 0}
+    assert len(store.secret) == 32
     store.close()
 
 

@@ -1,4 +1,4 @@
-"""The store on SQLite: databases of the first format are migrated, and those of the future refused."""
+"""The store on SQLite: databases of older formats are migrated, and those of the future refused."""
 
 import json
 import sqlite3
@@ -17,14 +17,18 @@ GOLDEN = Path(__file__).parent / "golden"
 N_BITS = 12
 
 
-@pytest.fixture
-def first_format(tmp_path):
-    """A database that the first version of the service wrote, as its SQL dump."""
-    path = tmp_path / "bitrank.db"
+def restored(folder, dump):
+    """Make a database of the SQL dump of one that an older version of the service wrote."""
+    path = folder / "bitrank.db"
     connection = sqlite3.connect(path)
-    connection.executescript((GOLDEN / "service-v1.dump").read_text())
+    connection.executescript((GOLDEN / dump).read_text())
     connection.close()
     return path
+
+
+@pytest.fixture
+def first_format(tmp_path):
+    return restored(tmp_path, "service-v1.dump")
 
 
 def opened(path):
@@ -44,6 +48,34 @@ def test_a_database_of_the_first_format_is_migrated_whole(first_format):
         items = {item.id: (item.removed, item.title) for item in store.items.changed(after=0)[1]}
         assert items == {100: (False, "hundred"), 7: (True, None)}
         store.close()
+
+
+def test_a_database_of_the_second_format_is_migrated_whole(tmp_path):
+    path = restored(tmp_path, "service-v2.dump")
+    secrets = set()
+    for _ in range(2):
+        store = opened(path)
+        secrets.add(store.secret)
+        assert store.profiles.n_pages() == {"hamming": 0, "default": 4, "shop": 2}
+        entries = [(entry.version, entry.reason) for entry in store.profiles.activations("shop")]
+        assert entries == [(1, "start"), (2, "user"), (3, "gate"), (2, "rollback")]
+        rows = store.pages.after("default", 0, 100)
+        assert [row.key for row in rows] == [f"key-{number}" for number in range(4)]
+        assert [(row.signed, row.client) for row in rows] == [(False, None)] * 4  # nobody signed them
+        assert [read_page(row).query.dtype.kind for row in rows] == ["f", "u"] * 2
+        assert all(read_page(row).clicked.tolist() == [False, True, False] for row in rows)
+        store.close()
+    (secret,) = secrets
+    assert len(secret) == 32
+
+
+def test_databases_have_a_secret_each(tmp_path):
+    secrets = set()
+    for name in ("a.db", "b.db"):
+        store = opened(tmp_path / name)
+        secrets.add(store.secret)
+        store.close()
+    assert len(secrets) == 2
 
 
 def test_pages_of_the_first_format_teach_what_they_taught(first_format):

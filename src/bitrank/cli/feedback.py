@@ -10,7 +10,7 @@ from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights_source import TOKEN_NOTE, environment_token
 from bitrank.feedback import read_log, write_log
 
-LOGS = "JSON lines: pages in the form of `POST /feedback`, or UBI queries and events"
+LOGS = "JSON lines: pages in the form of docs/feedback.md, or UBI queries and events"
 
 
 def add_parser(commands: Any) -> None:
@@ -21,7 +21,8 @@ def add_parser(commands: Any) -> None:
         "import",
         help="send logged clicks to a running service, or convert them to its format",
         description="Read and check logs of clicks, then send them to a running service or write them to a file. Every "
-        "page has a key and counts once, so an interrupted import can be run again.",
+        "page has a key and counts once, so an interrupted import can be run again. The service marks imported pages "
+        "as unsigned, and learns from them only with `bitrank serve --learn-imported`.",
         epilog=TOKEN_NOTE,
     )
     command.add_argument("logs", nargs="+", type=Path, help=LOGS)

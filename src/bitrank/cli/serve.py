@@ -45,6 +45,11 @@ def add_parser(commands: Any) -> None:
         help="places on a page of 20 for items from deeper ranks (default: %(default)s)",
     )
     serve.add_argument(
+        "--learn-imported",
+        action="store_true",
+        help="learn also from pages that `bitrank feedback import` sent, which nobody signed",
+    )
+    serve.add_argument(
         "--rate", type=float, default=500, help="requests per second and client, 0 for no limit (default: %(default)g)"
     )
     serve.add_argument(
@@ -66,6 +71,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     settings = Settings(
         explore=arguments.explore,
         rate=arguments.rate,
+        learn_imported=arguments.learn_imported,
         token=_token(arguments),
         image_origins=tuple(arguments.image_origin),
     )

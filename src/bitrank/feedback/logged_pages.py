@@ -1,4 +1,4 @@
-"""`LoggedPage`: a page by ids, as logs and `POST /feedback` carry it, and checks of its JSON fields."""
+"""`LoggedPage`: a page by ids, as logs carry it, and checks of its JSON fields."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ QUERY_KINDS = ("item", "code", "vector")
 
 
 class LoggedPage(NamedTuple):
-    """A page by ids: the query, the items shown in order, and those clicked.
+    """A page by ids: the query, the items shown in order, and those clicked, several or none.
 
-    The form in which pages travel: a line of a log, the body of `POST /feedback` (which `service.schemas.Feedback`
-    describes to OpenAPI). Ids need a collection to become codes; `LogReader` turns a LoggedPage into a `Page`.
+    The form in which pages travel: a line of a log, the body of `POST /feedback/import` (which
+    `service.schemas.ImportedPage` describes to OpenAPI). Ids need a collection to become codes; `LogReader` turns a
+    LoggedPage into a `Page`.
 
     Examples
     --------
@@ -30,17 +31,18 @@ class LoggedPage(NamedTuple):
     clicked: list[int]
     profile: str | None = None
     version: int | None = None
+    client: str | None = None  # who answered, where that is known
 
     def to_json(self) -> dict[str, Any]:
-        """Build the body of `POST /feedback`."""
+        """Build a line of a log."""
         shown = [{"id": item, "explored": flag} for item, flag in zip(self.shown, self.explored, strict=True)]
-        optional = {"profile": self.profile, "version": self.version}
+        optional = {"profile": self.profile, "version": self.version, "client": self.client}
         present = {name: value for name, value in optional.items() if value is not None}
         return {"key": self.key, **present, "query": self.query, "shown": shown, "clicked": self.clicked}
 
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> LoggedPage:
-        """Read the body of a `POST /feedback`; raises a ValueError that names the field."""
+        """Read a line of a log; raises a ValueError that names the field."""
         shown, clicked = line.get("shown"), line.get("clicked")
         if not isinstance(shown, list) or not shown or not all(isinstance(place, dict) for place in shown):
             raise ValueError(f'shown must be a list of {{"id": ..., "explored": ...}}, got {shown!r:.60}')
@@ -60,6 +62,7 @@ class LoggedPage(NamedTuple):
             clicked_ids,
             line.get("profile"),
             line.get("version") if isinstance(line.get("version"), int) else None,
+            None if line.get("client") is None else check_text(line["client"], "client"),
         )
 
 

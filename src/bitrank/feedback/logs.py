@@ -25,7 +25,7 @@ Project = Callable[[npt.NDArray[np.float32]], npt.NDArray[Any]]
 def read_log(paths: Sequence[PathLike]) -> list[LoggedPage]:
     """Read pages from JSON lines, in bitrank's form or as UBI; all files together are one log.
 
-    A line in bitrank's form is the body of a `POST /feedback`: see the example.
+    A line in bitrank's form is a `LoggedPage`: see the example.
 
     Lines of UBI (`ubi_queries` and `ubi_events`) may come in any order, bare or as hits with a `_source`. The items
     shown are the impressions in the order of `event_attributes.position.ordinal` or, without any, the hits of the
@@ -139,6 +139,7 @@ class LogReader:
                 self._codes[[self._rows[logged.shown[place]] for place in places]],
                 np.array([logged.shown[place] in clicked for place in places]),
                 np.array([logged.explored[place] for place in places]),
+                logged.client,
             )
             yield logged, page
 

@@ -30,6 +30,8 @@ class Page:
     clicked : bool array of shape (n_shown,)
     explored : bool array of shape (n_shown,), optional
         Results that were placed at random to explore; none by default.
+    client : str, optional
+        Who answered the page, where that is known.
 
     Attributes
     ----------
@@ -52,7 +54,9 @@ class Page:
         shown_codes: Codes,
         clicked: npt.ArrayLike,
         explored: npt.ArrayLike | None = None,
+        client: str | None = None,
     ) -> None:
+        self.client = client
         self.shown_codes = check_codes(shown_codes, name="shown_codes")
         n, width = self.shown_codes.shape
         self.query, self.query_code = _check_query(query, width)

@@ -35,7 +35,7 @@ def send_pages(pages: Sequence[LoggedPage], url: str, token: str | None = None) 
     n_new = 0
     for number, page in enumerate(progress(pages, label="sending")):
         try:
-            answer = request_json(f"{url.rstrip('/')}/feedback", token, page.to_json())
+            answer = request_json(f"{url.rstrip('/')}/feedback/import", token, page.to_json())
         except (ValueError, OSError) as error:
             raise ValueError(f"after {number} of {len(pages)} pages, at {page.key!r}: {error}") from None
         n_new += bool(answer["accepted"])

@@ -37,8 +37,8 @@ class _Follower:
 class Learning:
     """The learners of all profiles."""
 
-    def __init__(self, store: Store, collection: Collection) -> None:
-        self._store, self._collection = store, collection
+    def __init__(self, store: Store, collection: Collection, learn_imported: bool = False) -> None:
+        self._store, self._collection, self._learn_imported = store, collection, learn_imported
         self._followers: dict[str, _Follower] = {}
         self.alarms = {name: store.gate.last_alarm(name) for name in store.profiles.n_pages()}
 
@@ -74,7 +74,8 @@ class Learning:
         follower.learner.sample = self._collection.sample.codes
         for row in self._store.pages.after(profile, follower.position, BATCH):
             try:
-                follower.learner.learn(read_page(row))
+                if row.signed or self._learn_imported:
+                    follower.learner.learn(read_page(row))
             except ValueError:  # it stays in the log, and the pages after it are still learned
                 logger.exception("page %s of profile %s cannot be learned from", row.number, profile)
             follower.position = row.number  # only now: whoever waits for it wants the weights of this page

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bitrank.feedback.logged_pages import check_clicked
+from bitrank.service.page_tokens import MAX_TOKEN
 
 MAX_K = 1000
 MAX_BATCH = 1000
@@ -20,6 +21,7 @@ ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 CodeText = Annotated[str, Field(min_length=1, max_length=16_384, description="hex digits or base64")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Vector = Annotated[list[Number], Field(min_length=1, max_length=65_536)]
+TokenText = Annotated[str, Field(min_length=1, max_length=MAX_TOKEN, description="page_token of a search")]
 VersionNumber = Annotated[int, Field(ge=1, lt=2**31)]
 
 
@@ -58,6 +60,9 @@ class Search(QueryBy):
     chosen: Annotated[list[Id], Field(max_length=MAX_CHOSEN)] = Field(
         [], description="items chosen for this query so far; this answer adapts to them, and no other does"
     )
+    continues: TokenText | None = Field(
+        None, description="page token of the last answer to this query: both answers then count as one page"
+    )
 
 
 class Result(BaseModel):
@@ -87,6 +92,7 @@ class Results(BaseModel):
     profile: str
     version: int | Literal["candidate"]
     results: list[Result]
+    page_token: str = Field(description="what `POST /feedback` takes: this page, signed")
     took_ms: float
 
 
@@ -98,7 +104,17 @@ class Shown(Request):
 
 
 class Feedback(Request):
-    """Which results of a page were clicked; a key counts once.
+    """Which results of a page were clicked; a page counts once."""
+
+    page_token: TokenText
+    clicked: Annotated[list[Id], Field(max_length=MAX_SHOWN)]
+    profile: ProfileName | None = Field(
+        None, description="which profile learns from a page of the profile hamming; another page has its own"
+    )
+
+
+class ImportedPage(Request):
+    """A page logged elsewhere; a key counts once.
 
     The body of a `bitrank.feedback.LoggedPage`, as a request that OpenAPI can describe.
     """
@@ -106,6 +122,7 @@ class Feedback(Request):
     key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
     profile: ProfileName | None = None
     version: VersionNumber | Literal["candidate"] | None = None
+    client: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")] | None = None
     query: QueryBy
     shown: Annotated[list[Shown], Field(min_length=1, max_length=MAX_SHOWN, description="in the order of the page")]
     clicked: Annotated[list[Id], Field(max_length=MAX_SHOWN)]
@@ -117,9 +134,10 @@ class Feedback(Request):
 
 
 class Accepted(BaseModel):
-    """Whether the page is new (false: its key was known), and the number of pages of its profile."""
+    """Whether the page is new (false: it was known), its key in the log, and the number of pages of its profile."""
 
     accepted: bool
+    key: str
     n_pages: int
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank import feedback
 from bitrank.checks import n_threads
+from bitrank.feedback.logged_pages import check_clicked
 from bitrank.feedback.pages import query_distances
+from bitrank.service.clients import Clients
 from bitrank.service.collection import Collection, SearchQuery, tie_ranks
 from bitrank.service.learning import Learning
+from bitrank.service.page_tokens import PageToken, Signer
 from bitrank.service.settings import Settings
 from bitrank.service.sources import Source
 from bitrank.service.store import Store
@@ -29,6 +32,7 @@ from bitrank.service.store.profiles import DEFAULT, HAMMING, Version
 from bitrank.vocabulary import Ids, Weights
 
 MAX_PROFILES = 1000
+MAX_SHOWN = 1000
 POLL_S = 0.5  # Changes by other processes are seen after this long at the latest.
 
 Distances = npt.NDArray[np.float32]
@@ -39,6 +43,22 @@ logger = logging.getLogger("bitrank.service")
 
 class UnknownVersionError(ValueError):
     """A profile or version that does not exist."""
+
+
+class ReadOnlyError(ValueError):
+    """A change of the profile hamming."""
+
+
+class PageRequest(NamedTuple):
+    """What a page of results should hold, and who asks for it."""
+
+    k: int = 20
+    profile: str = DEFAULT
+    version: VersionChoice = None
+    explore: int | None = None  # places for items from deeper ranks; None leaves it to the settings
+    chosen: Sequence[int] = ()
+    client: str = ""
+    continues: str | None = None  # token of the last page for the same query
 
 
 class Service:
@@ -59,7 +79,8 @@ class Service:
         self._applied = -1
         self._refreshing = threading.Lock()
         self.refresh_active()
-        self.learning = Learning(self.store, self.collection)
+        self.learning = Learning(self.store, self.collection, settings.learn_imported)
+        self.signer, self.clients = Signer(self.store.secret), Clients(self.store.secret)
         self._random, self._drawing = np.random.default_rng(settings.random_state), threading.Lock()
         self._woken, self._closed = threading.Event(), threading.Event()
         # Two threads, since learning may take longer than a version may take to become active in every process.
@@ -149,16 +170,10 @@ class Service:
 
     # Searches
 
-    def search(
-        self,
-        query: SearchQuery,
-        k: int,
-        profile: str,
-        version: VersionChoice,
-        explore: int | None,
-        chosen: Sequence[int] = (),
-    ) -> dict[str, Any]:
+    def search(self, query: SearchQuery, request: PageRequest) -> dict[str, Any]:
         """Search for a page of results, without the item that is the query."""
+        k, profile, version, explore, chosen, client, continues = request
+        continued = None if continues is None else self._continued(continues, query, request)
         number, weights = self.weights(profile, version)
         if profile == HAMMING:
             if chosen:
@@ -173,12 +188,24 @@ class Service:
         explored = np.zeros(len(ids), bool)
         if explore:
             ids, distances, explored = self._explore(query, ids, distances, weights, min(explore, k))
+        numbered = number if isinstance(number, int) else None
+        shown, flags = ids.tolist(), explored.tolist()
         return {
             "query": {"code": query.code.tobytes().hex(), "item": query.item},
             "profile": profile,
             "version": number,
             "results": self._results(ids, distances, explored),
+            "page_token": self.signer.sign(query, client, profile, numbered, shown, flags, continued),
         }
+
+    def _continued(self, token: str, query: SearchQuery, request: PageRequest) -> PageToken:
+        """Read the token of the last page for the same query."""
+        page = self.signer.read(token)
+        if (page.profile, page.item, page.code) != (request.profile, query.item, query.code.tobytes()):
+            raise ValueError("continues must be the token of a page of the same query and profile, got another")
+        if len(page.shown) + request.k > MAX_SHOWN:
+            raise ValueError(f"pages that continue each other must show at most {MAX_SHOWN} items, got more")
+        return page
 
     def _nearest(self, query: SearchQuery, weights: Weights, k: int) -> tuple[Ids, Distances]:
         """Find the k nearest items other than the query."""
@@ -241,8 +268,28 @@ class Service:
 
     # Pages
 
-    def log_page(self, logged: feedback.LoggedPage, query: SearchQuery) -> tuple[bool, int]:
+    def answer_page(self, token: str, clicked: list[int], profile: str | None) -> tuple[feedback.LoggedPage, bool, int]:
+        """Log a page that this service showed; returns it, whether it is new, and the number of pages of its profile.
+
+        A page of the profile hamming teaches the profile that the answer names.
+        """
+        page = self.signer.read(token)
+        if profile is not None and page.profile not in (HAMMING, profile):
+            raise ValueError(f"profile must be {page.profile!r}, as the page was ranked, got {profile!r}")
+        check_clicked(page.shown, clicked)
+        name = profile or page.profile
+        version = page.version if page.profile == name else None
+        kind = {"code": page.code.hex()} if page.item is None else {"item": page.item}
+        logged = feedback.LoggedPage(
+            page.id.hex(), kind, page.shown, page.explored, clicked, name, version, page.client or None
+        )
+        return logged, *self.log_page(logged, page.query, signed=True)
+
+    def log_page(self, logged: feedback.LoggedPage, query: SearchQuery, *, signed: bool) -> tuple[bool, int]:
         """Log an answered page without the items that are gone; returns whether its key is new, and the count."""
+        if logged.profile == HAMMING:
+            raise ReadOnlyError("the profile hamming is read-only: name the profile that learns from the page")
+        self.active(logged.profile or DEFAULT)
         missing = set(self.collection.missing(logged.shown))
         kept = [(item, flag) for item, flag in zip(logged.shown, logged.explored, strict=True) if item not in missing]
         if not kept:
@@ -255,7 +302,7 @@ class Service:
             np.array([item in clicked for item in logged.shown]),
             np.array(logged.explored),
         )
-        answer = self.store.pages.add(logged, page)
+        answer = self.store.pages.add(logged, page, signed=signed)
         self.wake()
         return answer
 

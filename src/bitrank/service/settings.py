@@ -27,6 +27,7 @@ class Settings:
     rate: float = 500.0
     token: str | None = None
     image_origins: tuple[str, ...] = ()
+    learn_imported: bool = False
     random_state: int | None = None
 
     def __post_init__(self) -> None:

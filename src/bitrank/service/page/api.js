@@ -7,7 +7,7 @@ export class ServiceError extends Error {
   }
 }
 
-async function call(method, path, body) {
+async function call(method, path, body, options) {
   const headers = {};
   if (body !== undefined && !(body instanceof FormData)) {
     headers["Content-Type"] = "application/json";
@@ -15,7 +15,7 @@ async function call(method, path, body) {
   }
   let response;
   try {
-    response = await fetch(path, { method, headers, body });
+    response = await fetch(path, { method, headers, body, ...options });
   } catch {
     throw new ServiceError(0, "The service does not answer.");
   }
@@ -30,7 +30,7 @@ export const collection = () => call("GET", "collection");
 export const items = (offset, limit) => call("GET", `items?offset=${offset}&limit=${limit}`);
 export const item = (id) => call("GET", `items/${id}`);
 export const search = (query, options) => call("POST", "search", { ...query, ...options });
-export const feedback = (page) => call("POST", "feedback", page);
+export const feedback = (page, keepalive) => call("POST", "feedback", page, { keepalive });
 export const profiles = () => call("GET", "profiles");
 export const versions = (profile) => call("GET", `${named(profile)}/versions`);
 export const version = (profile, number) => call("GET", `${named(profile)}/versions/${number}`);
@@ -39,8 +39,9 @@ export const activate = (profile, number) => call("POST", `${named(profile)}/ver
 export const rollback = (profile) => call("POST", `${named(profile)}/rollback`);
 export const quality = (profile) => call("GET", `${named(profile)}/quality`);
 
-export function searchImage(blob, { chosen = [], ...options }) {
+export function searchImage(blob, { chosen = [], continues, ...options }) {
   const form = new FormData();
+  if (continues !== undefined) form.append("continues", continues);
   form.append("file", blob, "picture");
   const parts = new URLSearchParams(options);
   for (const id of chosen) parts.append("chosen", id);

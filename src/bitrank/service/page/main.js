@@ -7,7 +7,7 @@ import { moves, picture, places, render } from "./results.js";
 import { Sketch } from "./sketch.js";
 import { versionsTable } from "./versions.js";
 
-const page = { collection: null, profile: "default", ask: null, answers: {}, liked: new Set() };
+const page = { collection: null, profile: "default", ask: null, answers: {}, liked: new Map(), unsent: [] };
 const sketch = new Sketch(find("draw"));
 const form = find("search");
 
@@ -45,12 +45,14 @@ function act(action) {
 
 // `ask(options)` runs the query. It is kept, so that the query can run again when the weights have changed.
 async function search(ask) {
-  const liked = new Set();
+  await send().catch(complain);
+  const liked = new Map();
   const [hamming, learned] = await Promise.all([ask({ profile: "hamming", explore: 0 }), ask(learnedBy(liked))]);
   Object.assign(page, { ask, answers: { hamming, learned }, liked });
   await showQuery(learned.query);
   show("hamming", new Map());
   show("learned", new Map());
+  offer();
   say(`${plural(learned.results.length, "result")} for ${find("query-title").textContent}.`);
 }
 
@@ -58,12 +60,17 @@ async function search(ask) {
 // version has passed the gate.
 function learnedBy(liked) {
   const version = find("which").value;
-  return { profile: page.profile, ...(version && { version, chosen: [...liked].slice(-20) }) };
+  return { profile: page.profile, ...(version && { version, chosen: [...liked.keys()].slice(-20) }) };
 }
 
 function show(column, moved) {
   const answer = page.answers[column];
   render(find(column), answer, { moved, liked: page.liked, choose: (result) => act(() => choose(column, result)) });
+}
+
+function offer() {
+  find("teach").hidden = !page.liked.size;
+  find("teach").textContent = `Send ${plural(page.liked.size, "choice")}`;
 }
 
 async function showQuery(query) {
@@ -112,30 +119,41 @@ async function preview(blob) {
 
 // ---- Learning
 
+// A choice is kept until the query is left: all items chosen in a column are one answered page. A second click undoes it.
 async function choose(column, result) {
-  if (page.liked.has(result.id)) {
-    say("This item is already chosen.");
-    return;
+  const name = result.title || `item ${result.id}`;
+  const undone = page.liked.delete(result.id);
+  if (!undone) page.liked.set(result.id, column);
+  await follow(undone ? `No longer chosen: ${name}` : `More like ${name}`);
+}
+
+// Sends what was chosen, one page per column; what cannot be sent now is sent later. A page counts once, so it is safe
+// to send it again when no answer came.
+async function send({ keepalive = false } = {}) {
+  for (const column of ["hamming", "learned"]) {
+    const clicked = [...page.liked.keys()].filter((id) => page.liked.get(id) === column);
+    if (clicked.length) page.unsent.push({ page_token: page.answers[column].page_token, clicked, profile: page.profile });
   }
-  const answer = page.answers[column];
-  // Items chosen before are answered: they count neither as shown again nor as skipped.
-  const open = answer.results.filter((other) => !page.liked.has(other.id));
-  const answered = {
-    key: Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join(""),
-    profile: page.profile,
-    version: column === "learned" ? answer.version : null,
-    query: answer.query.item === null ? { code: answer.query.code } : { item: answer.query.item },
-    shown: open.map(({ id, explored }) => ({ id, explored })),
-    clicked: [result.id],
-  };
-  // The key makes it safe to send the same choice again if no answer comes.
-  const { n_pages } = await api.feedback(answered).catch((error) => {
-    if (error.status === 0 || error.status === 503) return api.feedback(answered);
-    throw error;
-  });
-  page.liked.add(result.id);
-  await untilLearned(n_pages);
-  await follow(`More like ${result.title || `item ${result.id}`}`);
+  page.liked = new Map();
+  let n_pages = 0;
+  while (page.unsent.length) {
+    try {
+      ({ n_pages } = await api.feedback(page.unsent[0], keepalive));
+    } catch (error) {
+      if (error.status === 0 || error.status === 503) throw error;
+      page.unsent.shift();
+      throw error;
+    }
+    page.unsent.shift();
+  }
+  return n_pages;
+}
+
+async function teach() {
+  await untilLearned(await send());
+  await search(page.ask);
+  await inspect();
+  say("Your choices are sent.");
 }
 
 // The service learns in the background, a moment after a page is logged. Do not wait for a learner that is far behind.
@@ -149,10 +167,11 @@ async function untilLearned(n_pages) {
 // Runs the query again and marks what moved.
 async function follow(cause) {
   const before = page.answers.learned;
-  page.answers.learned = await page.ask(learnedBy(page.liked));
+  page.answers.learned = await page.ask({ ...learnedBy(page.liked), continues: before.page_token });
   const moved = moves(places(before), page.answers.learned);
   show("hamming", new Map());
   show("learned", moved);
+  offer();
   const fresh = [...moved.values()].filter((move) => move === null).length;
   say(`${cause}: ${moved.size ? `${plural(moved.size - fresh, "item")} moved, ${fresh} new on the page` : "the ranking is unchanged"}.`);
   await inspect();
@@ -206,6 +225,7 @@ find("random").addEventListener("click", () =>
     if (item) searchBy({ item: item.id });
   }),
 );
+find("teach").addEventListener("click", () => act(teach));
 find("clear").addEventListener("click", () => sketch.clear());
 find("rollback").addEventListener("click", () =>
   act(async () => {
@@ -216,16 +236,19 @@ find("rollback").addEventListener("click", () =>
 );
 find("which").addEventListener("change", () => act(() => follow(find("which").selectedOptions[0].textContent)));
 find("profile").addEventListener("change", (event) => {
-  page.profile = event.target.value;
-  const parts = new URLSearchParams(location.search);
-  parts.set("profile", page.profile);
-  history.replaceState(null, "", `?${parts}`);
   act(async () => {
+    await send().catch(complain);
+    page.profile = event.target.value;
+    const parts = new URLSearchParams(location.search);
+    parts.set("profile", page.profile);
+    history.replaceState(null, "", `?${parts}`);
     if (page.ask) await search(page.ask);
     await inspect();
   });
 });
 window.addEventListener("popstate", () => fromAddress());
+window.addEventListener("pagehide", () => send({ keepalive: true }).catch(() => {}));
+window.addEventListener("pageshow", (event) => event.persisted && fromAddress());
 
 // Runs the query in the address, else searches by the first item of the collection.
 function fromAddress() {

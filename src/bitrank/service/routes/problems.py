@@ -10,7 +10,7 @@ from fastapi import HTTPException
 
 from bitrank.service import schemas
 from bitrank.service.collection import UnknownItemError
-from bitrank.service.service import UnknownVersionError
+from bitrank.service.service import ReadOnlyError, UnknownVersionError
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Problem, "description": text}
@@ -34,5 +34,7 @@ def refusals() -> Iterator[None]:
         yield
     except (UnknownItemError, UnknownVersionError) as error:
         raise HTTPException(404, str(error)) from None
+    except ReadOnlyError as error:
+        raise HTTPException(403, str(error)) from None
     except ValueError as error:
         raise HTTPException(422, str(error)) from None

@@ -7,16 +7,17 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Query, Response, UploadFile
+from fastapi import APIRouter, Form, Query, Request, Response, UploadFile
 
 from bitrank.feedback import LoggedPage
 from bitrank.service import schemas
 from bitrank.service.collection import SearchQuery
 from bitrank.service.metrics import Metrics
 from bitrank.service.routes.problems import PROBLEMS, refusals
-from bitrank.service.service import Service, VersionChoice, to_json
-from bitrank.service.store.profiles import DEFAULT, HAMMING
+from bitrank.service.service import PageRequest, Service, to_json
+from bitrank.service.store.profiles import DEFAULT
 
+KNOWN: dict[int | str, dict[str, Any]] = {200: {"model": schemas.Accepted, "description": "The page was known already"}}
 ProfileQuery = Annotated[schemas.ProfileName | None, Query()]
 
 
@@ -32,69 +33,67 @@ def routes(service: Service, metrics: Metrics) -> APIRouter:
             return collection.query_of_code(body.code)
         return collection.query_of_vector(body.vector or [])
 
-    def search_page(
-        make_query: Callable[[], SearchQuery],
-        k: int,
-        profile: str,
-        version: VersionChoice,
-        explore: int | None,
-        chosen: list[int],
-    ) -> Response:
+    def search_page(make_query: Callable[[], SearchQuery], asked: PageRequest) -> Response:
         start = time.perf_counter()
         with refusals():
-            page = service.search(make_query(), k, profile, version, explore, chosen)
+            page = service.search(make_query(), asked)
         page["took_ms"] = round((time.perf_counter() - start) * 1e3, 3)
         return Response(to_json(page), media_type="application/json")
 
-    async def queue(*arguments: Any) -> Response:
+    async def queue(make_query: Callable[[], SearchQuery], asked: PageRequest) -> Response:
         # As many searches run at once as there are cores; the others queue instead of slowing each other down.
-        return await asyncio.get_running_loop().run_in_executor(service.searchers, search_page, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(service.searchers, search_page, make_query, asked)
+
+    def client_of(request: Request) -> str:
+        return service.clients.name(request.client.host if request.client else "")
 
     @router.post("/search", response_model=schemas.Results)
-    async def search(body: schemas.Search, profile: ProfileQuery = None) -> Response:
+    async def search(body: schemas.Search, request: Request, profile: ProfileQuery = None) -> Response:
         """Find the items nearest to an item, a code or a vector."""
         name = profile or body.profile or DEFAULT
-        return await queue(lambda: query_of(body), body.k, name, body.version, body.explore, body.chosen)
+        asked = PageRequest(body.k, name, body.version, body.explore, body.chosen, client_of(request), body.continues)
+        return await queue(lambda: query_of(body), asked)
 
     @router.post("/search/image", response_model=schemas.Results)
     async def search_image(
         file: UploadFile,
+        request: Request,
         k: Annotated[int, Query(ge=1, le=schemas.MAX_K)] = 20,
         profile: ProfileQuery = None,
         version: Annotated[schemas.VersionNumber | Literal["candidate"] | None, Query()] = None,
         explore: Annotated[int | None, Query(ge=0, le=schemas.MAX_K)] = None,
         chosen: Annotated[list[schemas.Id], Query(max_length=schemas.MAX_CHOSEN)] = [],  # noqa: B006
+        continues: Annotated[schemas.TokenText | None, Form()] = None,
     ) -> Response:
         """Find the items nearest to an uploaded picture."""
         data = await file.read()
-        return await queue(lambda: collection.query_of_image(data), k, profile or DEFAULT, version, explore, chosen)
+        asked = PageRequest(k, profile or DEFAULT, version, explore, chosen, client_of(request), continues)
+        return await queue(lambda: collection.query_of_image(data), asked)
 
-    @router.post(
-        "/feedback",
-        status_code=201,
-        response_model=schemas.Accepted,
-        responses={200: {"model": schemas.Accepted, "description": "The key was known already"}},
-    )
+    @router.post("/feedback", status_code=201, response_model=schemas.Accepted, responses=KNOWN)
     def feedback(body: schemas.Feedback, response: Response, profile: ProfileQuery = None) -> schemas.Accepted:
         """Log which results of a page were clicked. Once answered with 201, the page is on disk."""
-        name = profile or body.profile or DEFAULT
-        if name == HAMMING:
-            raise HTTPException(403, "the profile hamming is read-only: send clicks to another")
         with refusals():
-            service.weights(name, body.version)
-            logged = LoggedPage(
-                body.key,
-                body.query.model_dump(exclude_none=True),
-                [place.id for place in body.shown],
-                [place.explored for place in body.shown],
-                body.clicked,
-                name,
-                None if body.version == "candidate" else body.version,
-            )
-            new, n_pages = service.log_page(logged, query_of(body.query))
+            logged, new, n_pages = service.answer_page(body.page_token, body.clicked, profile or body.profile)
+        return accept(response, logged.key, new, n_pages)
+
+    @router.post("/feedback/import", status_code=201, response_model=schemas.Accepted, responses=KNOWN)
+    def import_page(body: schemas.ImportedPage, response: Response, profile: ProfileQuery = None) -> schemas.Accepted:
+        """Log a page that was shown elsewhere. It is marked as such, and learned from where the operator says so."""
+        name = profile or body.profile or DEFAULT
+        version = None if body.version == "candidate" else body.version
+        shown, explored = [place.id for place in body.shown], [place.explored for place in body.shown]
+        query = body.query.model_dump(exclude_none=True)
+        with refusals():
+            service.weights(name, version)
+            logged = LoggedPage(body.key, query, shown, explored, body.clicked, name, version, body.client)
+            new, n_pages = service.log_page(logged, query_of(body.query), signed=False)
+        return accept(response, logged.key, new, n_pages)
+
+    def accept(response: Response, key: str, new: bool, n_pages: int) -> schemas.Accepted:
         metrics.count_page(new)
         if not new:
             response.status_code = 200
-        return schemas.Accepted(accepted=new, n_pages=n_pages)
+        return schemas.Accepted(accepted=new, key=key, n_pages=n_pages)
 
     return router

@@ -28,6 +28,7 @@ class Store:
 
     def __init__(self, url: str, n_bits: int) -> None:
         self._database = Database(url, n_bits)
+        self.secret = self._database.secret
         self.items = ItemStore(self._database)
         self.pages = PageLog(self._database)
         self.profiles = ProfileStore(self._database)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 
 from bitrank.lazy import import_extra
 from bitrank.service.store import migrations
-from bitrank.service.store.tables import changes, facts
+from bitrank.service.store.tables import blobs, changes, facts
 
 LOCK_TIMEOUT_S = 2.0  # How long a writer waits for another process before it gives up, with nothing written.
 SCHEMA = "bitrank"  # In PostgreSQL, where others may have tables of the same names.
@@ -29,11 +30,17 @@ class Database:
         `sqlite:///…` or `postgresql://…`.
     n_bits : int
         Bits per code; a database of codes with another number is refused.
+
+    Attributes
+    ----------
+    secret : bytes
+        A key that never leaves the database and its services. It signs page tokens.
     """
 
     def __init__(self, url: str, n_bits: int) -> None:
         self._engine, self._write_lock = _connect(url)
         self._writer = self._engine.execution_options(writes=True)
+        self.secret = b""
         try:
             self._prepare(n_bits)
         except BaseException:
@@ -67,6 +74,8 @@ class Database:
                 _insert_once(connection, facts, "n_bits", n_bits)
                 for name in ("items", "versions"):
                     _insert_once(connection, changes, name, 0)
+                _insert_once(connection, blobs, "secret", os.urandom(32))
+                self.secret = connection.execute(sa.select(blobs.c.value).where(blobs.c.name == "secret")).scalar_one()
                 stored_n_bits = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "n_bits"))
         except sa.exc.DBAPIError as error:
             raise ConnectionError(f"the database cannot be used: {error.orig}") from None
@@ -88,7 +97,7 @@ def last_change(connection: sa.Connection, name: str) -> int:
     return int(connection.execute(sa.select(changes.c.value).where(changes.c.name == name)).scalar_one())
 
 
-def _insert_once(connection: sa.Connection, table: sa.Table, name: str, value: int) -> None:
+def _insert_once(connection: sa.Connection, table: sa.Table, name: str, value: int | bytes) -> None:
     if connection.execute(sa.select(table).where(table.c.name == name)).first() is None:
         connection.execute(sa.insert(table), {"name": name, "value": value})
 

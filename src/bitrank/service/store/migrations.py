@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from bitrank.service.store.tables import facts, metadata
 
-FORMAT = 2
+FORMAT = 3
 # The statements that turn the previous format into each new one. Never change an entry: add one.
 MIGRATIONS = {
     2: (  # `n_clicks` counted pages
@@ -15,6 +15,10 @@ MIGRATIONS = {
         "ALTER TABLE versions RENAME COLUMN n_clicks TO n_pages",
         "ALTER TABLE activations RENAME COLUMN n_clicks TO n_pages",
         "ALTER TABLE quality RENAME COLUMN n_clicks TO n_pages",
+    ),
+    3: (  # whatever a client said it saw was logged before: pages of these formats are not signed
+        "ALTER TABLE pages ADD COLUMN signed BOOLEAN DEFAULT FALSE NOT NULL",
+        "ALTER TABLE pages ADD COLUMN client VARCHAR(64)",
     ),
 }
 

@@ -21,10 +21,11 @@ class PageLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, logged: LoggedPage, page: Page) -> tuple[bool, int]:
+    def add(self, logged: LoggedPage, page: Page, *, signed: bool) -> tuple[bool, int]:
         """Log a page under its key; returns whether the key is new, and the number of pages of its profile.
 
-        `logged` names the profile, and `page` holds the same items in the same order.
+        `logged` names the profile, and `page` holds the same items in the same order. `signed` says that the service
+        itself showed the page.
         """
         profile = profiles.c.name == logged.profile
         try:
@@ -34,7 +35,7 @@ class PageLog:
                     # The row of the profile stays locked until the commit: pages are numbered in commit order.
                     connection.execute(sa.update(profiles).where(profile).values(n_pages=profiles.c.n_pages + 1))
                     number = connection.execute(sa.select(profiles.c.n_pages).where(profile)).scalar_one()
-                    connection.execute(sa.insert(pages), _row(logged, page) | {"number": number, "time": time.time()})
+                    connection.execute(sa.insert(pages), _row(logged, page, signed, int(number)))
                     return True, int(number)
         except sa.exc.IntegrityError:
             pass  # another process logged the same key between our look and our insert
@@ -42,7 +43,7 @@ class PageLog:
             return False, int(connection.execute(sa.select(profiles.c.n_pages).where(profile)).scalar_one())
 
     def after(self, profile: str, number: int, limit: int) -> list[Any]:
-        """Read the next rows of a profile's log, oldest first; each has a `number`, and `read_page` its page."""
+        """Read the next rows of a profile's log, oldest first; `read_page` makes pages of them."""
         query = sa.select(pages).where(pages.c.profile == profile, pages.c.number > number)
         with self._database.read() as connection:
             return list(connection.execute(query.order_by(pages.c.number).limit(limit)))
@@ -60,10 +61,11 @@ def read_page(row: Any) -> Page:
         np.frombuffer(row.shown_codes, np.uint8).reshape(-1, len(row.query_code)),
         np.array([place["clicked"] for place in shown], bool),
         np.array([place["explored"] for place in shown], bool),
+        row.client,
     )
 
 
-def _row(logged: LoggedPage, page: Page) -> dict[str, Any]:
+def _row(logged: LoggedPage, page: Page, signed: bool, number: int) -> dict[str, Any]:
     shown = [
         {"id": item, "explored": explored, "clicked": clicked}
         for item, explored, clicked in zip(logged.shown, page.explored.tolist(), page.clicked.tolist(), strict=True)
@@ -71,10 +73,14 @@ def _row(logged: LoggedPage, page: Page) -> dict[str, Any]:
     return {
         "key": logged.key,
         "profile": logged.profile,
+        "number": number,
+        "time": time.time(),
         "version": logged.version,
         "query_item": logged.query.get("item"),
         "query_code": page.query_code.tobytes(),
         "magnitudes": np.abs(page.query).astype("<f4").tobytes() if page.query.dtype.kind == "f" else None,
         "shown": json.dumps(shown),
         "shown_codes": page.shown_codes.tobytes(),
+        "signed": signed,
+        "client": logged.client,
     }

@@ -22,6 +22,13 @@ facts = sa.Table(
     sa.Column("name", sa.String(40), primary_key=True),
     _required("value", sa.BigInteger),
 )
+# The key that signs page tokens, and a sample of the collection by which it is known again.
+blobs = sa.Table(
+    "blobs",
+    metadata,
+    sa.Column("name", sa.String(40), primary_key=True),
+    _required("value", sa.LargeBinary),
+)
 # Counters that rise with every change: one small query tells a process what it has not yet applied.
 changes = sa.Table(
     "changes",
@@ -48,7 +55,8 @@ profiles = sa.Table(
     _required("n_pages", sa.BigInteger),
     _required("created", sa.Double),
 )
-# One row per answered page; `number` counts the pages of a profile without a gap.
+# One row per answered page; `number` counts the pages of a profile without a gap. The key of a signed page is the id of
+# its token.
 pages = sa.Table(
     "pages",
     metadata,
@@ -62,6 +70,8 @@ pages = sa.Table(
     sa.Column("magnitudes", sa.LargeBinary),  # of a query that was a vector of reals
     _required("shown", sa.Text),
     _required("shown_codes", sa.LargeBinary),
+    _required("signed", sa.Boolean, server_default=sa.false()),
+    sa.Column("client", sa.String(64)),  # who answered; unknown in a page that is not signed
     sa.UniqueConstraint("profile", "number"),
 )
 versions = sa.Table(
