@@ -16,6 +16,8 @@ TOKEN = "0123456789abcdef0123"
     [
         (["--items", "items.parquet"], "bitrank serve: --items, --hasher and --image-features go with --index"),
         (["--explore", "-1"], "explore must be at least 0, got -1"),
+        (["--port", "99999"], "port must be from 0 to 65535, got 99999"),
+        (["--port", "-1"], "port must be from 0 to 65535, got -1"),
         (["--image-origin", "javascript:x"], "an image origin must be like https://"),
         (["--db", "sqlite://", "--data", "x"], "--data or --db, not both"),
         (["--host", "192.0.2.1"], "without a token, got 192.0.2.1"),

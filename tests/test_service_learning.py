@@ -8,7 +8,7 @@ from serving import serving
 
 from bitrank import ITQ
 from bitrank.datasets import digits
-from bitrank.feedback import click_gate, learner
+from bitrank.feedback import LoggedPage, Page, click_gate, learner
 from bitrank.index import Index
 from bitrank.service import sources
 
@@ -239,3 +239,17 @@ def test_imported_pages_are_learned_from_only_where_the_operator_says_so(collect
         wait_until_learned(client)
         weights = client.get("/profiles/default/candidate").json()["weights"]
         assert (np.ptp(weights) > 0) == learn_imported
+
+
+def test_a_page_of_huge_values_in_the_log_ends_no_learning(collection, tmp_path):
+    """An older service logged such pages, and learned nothing ever after."""
+    huge = Page(np.ones(32, np.float32), collection[0][1:6], np.arange(5) == 2)
+    huge.query = np.full(32, 3e38, np.float32)
+    logged = LoggedPage("huge", {"code": "ffffffff"}, [1, 2, 3, 4, 5], [False] * 5, [3], "default")
+    for _ in range(2):  # also after a restart
+        with serving(source(collection), tmp_path, random_state=2) as client:
+            client.service.store.pages.add(logged, huge, signed=True)
+            User(client, collection[1], seed=2).answer(7)
+            weights = client.get("/profiles/default/candidate").json()["weights"]
+            assert np.isfinite(weights).all()
+            assert np.ptp(weights) > 0

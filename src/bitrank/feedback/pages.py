@@ -11,6 +11,8 @@ from bitrank.checks import check_codes
 from bitrank.codes import distances, split_vectors
 from bitrank.vocabulary import Codes, Weights, n_bytes
 
+MAX_REAL = 1e15  # Magnitude of a query's values: sums of them, times weights, stay within float32.
+
 Floats = npt.NDArray[np.float64]
 Reals = npt.NDArray[np.float32]
 QueryArray = npt.NDArray[Any]  # packed codes (uint8) or reals (float32)
@@ -98,8 +100,9 @@ def _check_query(query: QueryArray, width: int) -> tuple[QueryArray, Codes]:
         )
     with np.errstate(over="ignore"):
         reals = rows.astype(np.float32)
-    if not np.isfinite(reals).all():
-        raise ValueError("query of reals must be finite in float32, got NaN, infinity or larger values")
+    largest = float(np.abs(reals).max(initial=0))
+    if not largest <= MAX_REAL:
+        raise ValueError(f"query of reals must hold values of at most {MAX_REAL:g} in magnitude, got {largest:g}")
     return reals[0], np.packbits(reals[0] > 0)
 
 

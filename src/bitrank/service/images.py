@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,8 @@ Vector = npt.NDArray[np.float32]
 Vectorizer = Callable[[Image.Image], Vector]
 
 MAX_PIXELS = 16_000_000
+MAX_SIDE = 16_384
+KEPT_SIDE = 2048
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 SUFFIXES = {
     ".png": "image/png",
@@ -28,16 +29,17 @@ SUFFIXES = {
 def decode(data: bytes) -> Image.Image:
     """Decode an uploaded picture and turn it upright; raises a ValueError if it is none or too large.
 
-    The size is read from the header and checked before anything is decompressed.
+    The size is read from the header and checked before anything is decompressed. Larger pictures than any features need
+    are made smaller at once.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                if image.width * image.height > MAX_PIXELS:
-                    raise ValueError(f"at most {MAX_PIXELS} pixels, got {image.width} by {image.height}")
-                image.load()
-                return ImageOps.exif_transpose(image)
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS or max(image.size) > MAX_SIDE:
+                limits = f"at most {MAX_PIXELS} pixels and {MAX_SIDE} on a side"
+                raise ValueError(f"{limits}, got {image.width} by {image.height}")
+            image.load()
+            image.thumbnail((KEPT_SIDE, KEPT_SIDE))
+            return ImageOps.exif_transpose(image)
     except Exception as error:  # Pillow raises a dozen kinds over damaged bytes, SyntaxError and struct.error too
         raise ValueError(f"the upload must be a picture ({', '.join(FORMATS)}) that can be read: {error}") from None
 
@@ -81,10 +83,11 @@ def digit_vector(image: Image.Image) -> Vector:
         ink = 255 - ink
     if ink.shape == (28, 28):
         return _gray(ink).ravel()
-    drawn = np.argwhere(ink > 64)
-    if len(drawn) == 0:
+    drawn = ink > 64
+    if not drawn.any():
         return np.zeros(784, np.float32)
-    (top, left), (bottom, right) = drawn.min(axis=0), drawn.max(axis=0) + 1
+    rows, columns = np.flatnonzero(drawn.any(axis=1)), np.flatnonzero(drawn.any(axis=0))
+    top, bottom, left, right = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
     box = Image.fromarray(ink[top:bottom, left:right])
     scale = 20 / max(box.size)
     box = box.resize((max(1, round(box.width * scale)), max(1, round(box.height * scale))), Image.Resampling.BOX)
@@ -107,7 +110,10 @@ def confined(folder: Path, name: str) -> Path:
     if "\x00" in name or Path(name).suffix.lower() not in SUFFIXES:
         raise ValueError(f"an image must be a file of {', '.join(SUFFIXES)}, got {name!r:.80}")
     root = folder.resolve()
-    path = (root / name).resolve()
+    try:
+        path = (root / name).resolve()
+    except (OSError, RuntimeError):  # a loop of links
+        raise ValueError(f"an image must be a file that can be found, got {name!r:.80}") from None
     if not path.is_relative_to(root):
         raise ValueError(f"an image must lie in the folder of the items, got {name!r:.80}")
     return path

@@ -27,6 +27,8 @@ MAX_PAUSE_S = 30.0  # The longest wait before a restart, once a worker has serve
 
 def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket; port 0 takes any free one."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port must be from 0 to 65535, got {port}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:

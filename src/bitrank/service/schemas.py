@@ -15,6 +15,8 @@ MAX_BATCH = 1000
 MAX_SHOWN = 1000
 MAX_CHOSEN = 20
 MAX_TEXT = 2000
+MAX_PAYLOAD = 16_384
+MAX_DEPTH = 16
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]
 ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -158,10 +160,22 @@ class NewItem(Request):
         if "\0" in (self.title or "") + (self.image or ""):
             raise ValueError("title and image must not hold a zero character")
         try:
-            json.dumps(self.payload, ensure_ascii=False, allow_nan=False).encode()
+            size = len(json.dumps(self.payload, ensure_ascii=False, allow_nan=False).encode())
         except (ValueError, RecursionError) as error:
             raise ValueError(f"payload must be JSON: {error}") from None
+        if size > MAX_PAYLOAD:
+            raise ValueError(f"payload must have at most {MAX_PAYLOAD} bytes, got {size}")
+        if _depth(self.payload) > MAX_DEPTH:
+            raise ValueError(f"payload must be nested at most {MAX_DEPTH} deep, got more")
         return self
+
+
+def _depth(value: Any, limit: int = MAX_DEPTH + 1) -> int:
+    """Count how deep objects and lists are nested, up to a limit."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if limit == 0 or not isinstance(value, dict | list):
+        return 0
+    return 1 + max((_depth(one, limit - 1) for one in inner), default=0)
 
 
 class NewItems(Request):

@@ -31,7 +31,6 @@ from bitrank.service.store import Store
 from bitrank.service.store.profiles import DEFAULT, HAMMING, Version
 from bitrank.vocabulary import Ids, Weights
 
-MAX_PROFILES = 1000
 MAX_SHOWN = 1000
 POLL_S = 0.5  # Changes by other processes are seen after this long at the latest.
 
@@ -67,6 +66,11 @@ class Service:
     def __init__(self, source: Source, url: str, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(url, source.index.n_bits)
+        try:
+            self.store.check_collection(source.index)
+        except ValueError:
+            self.store.close()
+            raise
         self.collection = Collection(source, self.store.items)
         self.searchers = ThreadPoolExecutor(n_threads(), "bitrank-search")
         uniform, index_weights = np.ones(source.index.n_bits, np.float32), source.index.weights
@@ -215,7 +219,7 @@ class Service:
 
     def _adapt_to_choices(self, query: SearchQuery, weights: Weights, chosen: Sequence[int]) -> Weights:
         """Compute weights for this query alone that rank chosen items before the others of its first page."""
-        chosen = [item for item in chosen if self.collection.has(item) and item != query.item]
+        chosen = [item for item in dict.fromkeys(chosen) if self.collection.has(item) and item != query.item]
         results = self.collection.index.search(query.vector, self.settings.page_size, weights=weights, threads=1)
         passed = [item for item in results.ids[0].tolist() if item >= 0 and item not in (query.item, *chosen)]
         codes = self.collection.codes

@@ -10,7 +10,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Response
 from bitrank.checks import check_weights
 from bitrank.service import schemas
 from bitrank.service.routes.problems import PROBLEMS, refusals
-from bitrank.service.service import MAX_PROFILES, Service
+from bitrank.service.service import Service
 from bitrank.service.store.profiles import HAMMING, Version, active_stack
 from bitrank.vocabulary import Weights
 
@@ -74,10 +74,10 @@ def routes(service: Service) -> APIRouter:
         """Create a profile, with these weights or uniform ones; an existing one stays as it is."""
         n_pages = store.n_pages()
         if name not in n_pages:
-            if len(n_pages) >= MAX_PROFILES:
-                raise HTTPException(422, f"there must be at most {MAX_PROFILES} profiles, got one more")
-            if store.add(name, read_weights(body), "uniform" if body is None else "given"):
-                response.status_code = 201
+            weights = read_weights(body)
+            with refusals():
+                if store.add(name, weights, "uniform" if body is None else "given"):
+                    response.status_code = 201
         elif body is not None:
             raise HTTPException(409, f"profile {name!r} exists: give it weights by POST /profiles/{name}/versions")
         service.refresh_active()

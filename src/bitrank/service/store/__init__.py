@@ -6,11 +6,17 @@ it returns is committed.
 
 from __future__ import annotations
 
+import numpy as np
+
+from bitrank.index import Index
 from bitrank.service.store.database import Database
 from bitrank.service.store.gate_log import GateLog
 from bitrank.service.store.items import ItemStore
 from bitrank.service.store.page_log import PageLog
 from bitrank.service.store.profiles import ProfileStore
+from bitrank.vocabulary import n_bytes
+
+N_REMEMBERED = 64  # items by which a collection is known again
 
 
 class Store:
@@ -33,6 +39,27 @@ class Store:
         self.pages = PageLog(self._database)
         self.profiles = ProfileStore(self._database)
         self.gate = GateLog(self._database)
+
+    def check_collection(self, index: Index) -> None:
+        """Check that the database belongs to this index; a new one remembers a sample of its items.
+
+        An index that was built again, with some items more or fewer, still is the same collection.
+        """
+        if len(index) == 0:
+            return
+        all_ids, width = np.sort(index.ids), n_bytes(index.n_bits)
+        ids = all_ids[np.unique(np.linspace(0, len(all_ids) - 1, N_REMEMBERED).astype(np.int64))]
+        kept = self._database.remember("sample", ids.astype("<i8").tobytes() + index.codes(ids).tobytes())
+        n = len(kept) // (8 + width)
+        kept_ids = np.frombuffer(kept, "<i8", n)
+        kept_codes = np.frombuffer(kept, np.uint8, offset=8 * n).reshape(n, width)
+        present = np.isin(kept_ids, all_ids)
+        same = int((index.codes(kept_ids[present]) == kept_codes[present]).all(axis=1).sum())
+        if 2 * same < n:
+            raise ValueError(
+                f"the database must be that of this collection, got one of another: {same} of {n} of its items are the "
+                "same; choose another with --data or --db"
+            )
 
     def close(self) -> None:
         """Close all connections."""

@@ -61,6 +61,17 @@ class Database:
         with self._write_lock, self._writer.begin() as connection:
             yield connection
 
+    def remember(self, name: str, value: bytes) -> bytes:
+        """Keep a value under a name, unless there is one; returns the one that is kept."""
+        query = sa.select(blobs.c.value).where(blobs.c.name == name)
+        with self.read() as connection:
+            kept = connection.scalar(query)
+        if kept is None:
+            with self.write() as connection:
+                _insert_once(connection, blobs, name, value)
+                kept = connection.scalar(query)
+        return bytes(kept or b"")
+
     def _prepare(self, n_bits: int) -> None:
         """Create or migrate the tables; of several processes that start at once, one does."""
         try:

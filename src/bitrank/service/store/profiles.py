@@ -16,6 +16,7 @@ from bitrank.vocabulary import Weights
 
 HAMMING = "hamming"  # read-only: uniform weights, for comparison
 DEFAULT = "default"
+MAX_PROFILES = 1000
 
 
 class Version(NamedTuple):
@@ -56,13 +57,16 @@ class ProfileStore:
     def add(self, name: str, weights: Weights, origin: str) -> bool:
         """Create a profile with its first version active; False where it exists already."""
         now = time.time()
-        try:
-            with self._database.write() as connection:
-                connection.execute(sa.insert(profiles), {"name": name, "n_pages": 0, "created": now})
-                _insert_version(connection, Version(name, 1, now, weights, None, origin, 0, {}))
-                activate_version(connection, name, 1, "start")
-        except sa.exc.IntegrityError:
-            return False
+        with self._database.write() as connection:
+            next_change(connection, "versions")  # others that create a profile wait here, and then count this one
+            names = connection.execute(sa.select(profiles.c.name)).scalars().all()
+            if name in names:
+                return False
+            if len(names) >= MAX_PROFILES:
+                raise ValueError(f"there must be at most {MAX_PROFILES} profiles, got one more")
+            connection.execute(sa.insert(profiles), {"name": name, "n_pages": 0, "created": now})
+            _insert_version(connection, Version(name, 1, now, weights, None, origin, 0, {}))
+            activate_version(connection, name, 1, "start")
         return True
 
     def add_version(self, profile: str, weights: Weights, origin: str) -> int:
