@@ -89,7 +89,7 @@ PARAMS = {"n_bits": 4, "n_iter": 50, "random_state": 0}
         ({"params": json.dumps(PARAMS | {"n_iter": -1})}, "n_iter must be an int"),
         ({"params": "{"}, "must be a file written by save"),
         ({"mean_": None}, "expected an array mean_ of float64, got None"),
-        ({"mean_": np.zeros((6, 1))}, r"expected mean_ of shape \(6,\), got \(6, 1\)"),
+        ({"mean_": np.zeros((6, 1))}, r"expected mean_ with 1 dimensions, got shape \(6, 1\)"),
         ({"mean_": np.zeros(5)}, r"expected components_ of shape \(5, 4\), got \(6, 4\)"),
         ({"mean_": np.zeros(0)}, "expected an array mean_"),
         ({"mean_": np.zeros(6, np.float32)}, "expected an array mean_ of float64, got float32"),

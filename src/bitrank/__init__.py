@@ -6,7 +6,19 @@ from bitrank.lazy import attach
 
 if TYPE_CHECKING:
     from bitrank.engines import connect
-    from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing
+    from bitrank.hashing import (
+        ITQ,
+        LSH,
+        BinaryReconstructiveEmbeddings,
+        IsotropicHashing,
+        KernelSupervisedHashing,
+        MinimalLossHashing,
+        MultidimensionalSpectralHashing,
+        OnlineKernelHashing,
+        RankingSupervisedHashing,
+        SignBits,
+        SpectralHashing,
+    )
     from bitrank.index import Index, IndexFormatError
     from bitrank.ranking import (
         AgreementRanker,
@@ -26,14 +38,20 @@ __all__ = [
     "LSH",
     "AgreementRanker",
     "AsymmetricRanker",
+    "BinaryReconstructiveEmbeddings",
     "Index",
     "IndexFormatError",
     "IsotropicHashing",
+    "KernelSupervisedHashing",
+    "MinimalLossHashing",
+    "MultidimensionalSpectralHashing",
+    "OnlineKernelHashing",
     "OnlineRankingSVM",
     "QueryAdaptiveRanker",
     "QueryVectorRanker",
     "Ranker",
     "RankingSVM",
+    "RankingSupervisedHashing",
     "SignBits",
     "SpectralHashing",
     "UniformRanker",
@@ -48,7 +66,19 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "engines": ("connect",),
-        "hashing": ("ITQ", "LSH", "IsotropicHashing", "SignBits", "SpectralHashing"),
+        "hashing": (
+            "ITQ",
+            "LSH",
+            "BinaryReconstructiveEmbeddings",
+            "IsotropicHashing",
+            "KernelSupervisedHashing",
+            "MinimalLossHashing",
+            "MultidimensionalSpectralHashing",
+            "OnlineKernelHashing",
+            "RankingSupervisedHashing",
+            "SignBits",
+            "SpectralHashing",
+        ),
         "index": ("Index", "IndexFormatError"),
         "ranking": (
             "AgreementRanker",

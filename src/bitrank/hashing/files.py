@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitrank.archives import plain_param
+from bitrank.archives import check_shapes, plain_param
 from bitrank.files import read_npz, replacing
 
 if TYPE_CHECKING:
@@ -54,12 +54,9 @@ def _build(entries: dict[str, Any], classes: tuple[type[Hasher], ...]) -> Hasher
         raise ValueError(f"expected the parameters of {name}, got {params}")
     hasher = cls(**params)
     learned = {array: _floats(array, entries) for array in cls._learned}
-    n_features = learned["mean_"].size
+    n_features = _n_features(learned, cls._learned)
     n_bits = hasher._check_params(n_features)
-    for array, axes in cls._learned.items():
-        shape = tuple({"d": n_features, "k": n_bits}[axis] for axis in axes)
-        if learned[array].shape != shape:
-            raise ValueError(f"expected {array} of shape {shape}, got {learned[array].shape}")
+    check_shapes(learned, cls._learned, {"d": n_features, "k": n_bits})
     if "feature_names_in_" in entries:
         names = entries["feature_names_in_"]
         if names.dtype.kind != "U" or names.shape != (n_features,):
@@ -68,6 +65,14 @@ def _build(entries: dict[str, Any], classes: tuple[type[Hasher], ...]) -> Hasher
     hasher.n_features_in_ = n_features
     hasher._set(learned, n_bits)
     return hasher
+
+
+def _n_features(learned: dict[str, Any], shapes: dict[str, str]) -> int:
+    """Read the number of features off the first array that has a side of that length."""
+    name, axes = next((name, axes) for name, axes in shapes.items() if "d" in axes)
+    if learned[name].ndim != len(axes):
+        raise ValueError(f"expected {name} with {len(axes)} dimensions, got shape {learned[name].shape}")
+    return int(learned[name].shape[axes.index("d")])
 
 
 def _floats(name: str, entries: dict[str, Any]) -> Any:

@@ -35,7 +35,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
     array([[128]], dtype=uint8)
     """
 
-    # Shape of each learned array: "d" is the number of features, "k" the number of bits.
+    # Shape of each learned array: "d" is the number of features, "k" the number of bits, other letters are free.
     _learned: ClassVar[dict[str, str]] = {"mean_": "d", "components_": "dk"}
 
     n_bits: int
@@ -47,6 +47,10 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
     @abstractmethod
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         """Learn the arrays of `_learned` from validated vectors."""
+
+    def _learn_from(self, X: npt.NDArray[Any], y: Any, n_bits: int) -> dict[str, Floats]:
+        """Learn from validated vectors and, in hashers that use them, labels."""
+        return self._learn(X, n_bits)
 
     def _project(self, rows: Floats) -> Floats:
         """Real values of a block of rows, one column per bit."""
@@ -63,7 +67,8 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         ----------
         X : array-like of shape (n, n_features)
             At least two vectors.
-        y : ignored
+        y : array-like of shape (n,), optional
+            Class of each vector, for hashers that learn from labels; ignored by the others.
 
         Returns
         -------
@@ -72,7 +77,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         checked = check_array(X, ensure_min_samples=2, estimator=self, input_name="X")
         n_bits = self._check_params(checked.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
-            learned = self._learn(checked, n_bits)
+            learned = self._learn_from(checked, y, n_bits)
         if not all(np.isfinite(array).all() for array in learned.values()):
             raise ValueError(
                 f"X must hold values that can be squared and summed, got up to {np.abs(checked).max():.3g}"

@@ -16,6 +16,12 @@ HASHERS = {
     "IsotropicHashing": "isotropic",
     "ITQ": "itq",
     "SignBits": "sign_bits",
+    "MultidimensionalSpectralHashing": "mdsh",
+    "KernelSupervisedHashing": "ksh",
+    "MinimalLossHashing": "mlh",
+    "BinaryReconstructiveEmbeddings": "bre",
+    "RankingSupervisedHashing": "rsh",
+    "OnlineKernelHashing": "okh",
 }
 
 

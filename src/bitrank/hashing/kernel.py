@@ -1,0 +1,57 @@
+"""`AnchorKernel`: Gaussian kernels of vectors with anchors, centred; what kernel hashers project instead of vectors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.hashing.hasher import Floats, blocks
+
+# Rows from which the bandwidth and the means of the kernels are estimated.
+MOST_ROWS = 10_000
+
+SHAPES = {"anchors_": "md", "bandwidth_": "", "kernel_mean_": "m"}
+
+
+class AnchorKernel(NamedTuple):
+    """Anchors (m, d), twice the mean squared distance to them, and the mean of each anchor's kernel (m,)."""
+
+    anchors: Floats
+    bandwidth: Floats
+    mean: Floats
+
+    def __call__(self, rows: npt.NDArray[Any]) -> Floats:
+        """Centred kernels exp(-|x - a|² / bandwidth) of each row with each anchor."""
+        return self._uncentred(rows) - self.mean
+
+    def _uncentred(self, rows: npt.NDArray[Any]) -> Floats:
+        out = np.empty((len(rows), len(self.anchors)))
+        for part, block in blocks(rows, len(self.anchors)):
+            out[part] = np.exp(-squared_distances(block, self.anchors) / self.bandwidth)
+        return out
+
+    def learned(self) -> dict[str, Floats]:
+        """The arrays under the names that a hasher gives them."""
+        return dict(zip(SHAPES, self, strict=True))
+
+
+def fit_kernel(X: npt.NDArray[Any], n_anchors: int, random: np.random.RandomState) -> AnchorKernel:
+    """Draw anchors among the rows, at most as many as rows, and centre their kernels on a sample of the rows."""
+    anchors = X[np.sort(random.permutation(len(X))[:n_anchors])].astype(np.float64)
+    sample = X[np.sort(random.permutation(len(X))[:MOST_ROWS])]
+    mean_distance = np.mean([squared_distances(block, anchors).mean() for _, block in blocks(sample, len(anchors))])
+    if not np.isfinite(mean_distance):
+        raise ValueError(f"X must hold values that can be squared and summed, got up to {np.abs(X).max():.3g}")
+    # Below the smallest normal number all rows are equal up to rounding, and any bandwidth works.
+    bandwidth = np.asarray(2 * mean_distance if mean_distance > np.finfo(np.float64).tiny else 1.0)
+    kernel = AnchorKernel(anchors, bandwidth, np.zeros(len(anchors)))
+    return kernel._replace(mean=kernel._uncentred(sample).mean(axis=0))
+
+
+def squared_distances(rows: Floats, anchors: Floats) -> Floats:
+    """Squared Euclidean distances of rows to anchors, relative to the first anchor to avoid cancellation."""
+    rows, anchors = rows - anchors[0], anchors - anchors[0]
+    squares = np.square(rows).sum(axis=1)[:, None] + np.square(anchors).sum(axis=1)
+    return np.asarray(np.maximum(squares - 2 * rows @ anchors.T, 0))
