@@ -7,8 +7,10 @@ from bitrank.ranking.registry import RANKERS, load_ranker, ranker_class
 
 if TYPE_CHECKING:
     from bitrank.ranking.agreement import AgreementRanker
+    from bitrank.ranking.mdsh import MDSHRanker
     from bitrank.ranking.online import OnlineRankingSVM
     from bitrank.ranking.plain import AsymmetricRanker, UniformRanker
+    from bitrank.ranking.qa_rank import QaRank
     from bitrank.ranking.query_adaptive import QueryAdaptiveRanker
     from bitrank.ranking.query_vector import QueryVectorRanker
     from bitrank.ranking.ranker import Ranker
@@ -19,7 +21,9 @@ __all__ = [
     "RANKERS",
     "AgreementRanker",
     "AsymmetricRanker",
+    "MDSHRanker",
     "OnlineRankingSVM",
+    "QaRank",
     "QueryAdaptiveRanker",
     "QueryVectorRanker",
     "Ranker",

@@ -18,7 +18,9 @@ VERSION = 1
 RANKERS = {
     "AgreementRanker": "agreement",
     "AsymmetricRanker": "plain",
+    "MDSHRanker": "mdsh",
     "OnlineRankingSVM": "online",
+    "QaRank": "qa_rank",
     "QueryAdaptiveRanker": "query_adaptive",
     "QueryVectorRanker": "query_vector",
     "RankingSVM": "ranking_svm",
