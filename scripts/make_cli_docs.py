@@ -15,8 +15,10 @@ The `--help` of every command, as `python scripts/make_cli_docs.py` writes it. W
 programs. Progress bars appear on terminals only. A mistake ends with a message and exit status 1 or 2, and changes
 nothing.
 
-Arrays are plain files: codes are `.npy` (packed, `uint8`); labels, triplets and weights are `.npy`, `.csv` or `.json`.
-Nothing is ever unpickled. For learning from clicks, see [feedback](feedback.md).
+Arrays are plain files: codes are `.npy` (packed, `uint8`); labels, pairs, triplets, ids, groups and weights are `.npy`,
+`.csv` or `.json`. `fit` writes a ranker, which `bitrank.load_ranker` and `eval` read; `weights export` writes the weights
+of a ranker that has one per bit. Nothing is ever unpickled. For learning from clicks as they come, see
+[feedback](feedback.md).
 """
 
 

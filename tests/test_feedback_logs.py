@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bitrank import ITQ
-from bitrank.feedback import LoggedPage, LogReader, read_log, replay, replay_log
+from bitrank.feedback import LoggedPage, LogReader, pairs_from_log, read_log, replay, replay_log
 from bitrank.feedback.logs import parse_code
 
 RNG = np.random.default_rng(0)
@@ -177,3 +177,28 @@ def test_a_replayed_log_names_items_by_their_ids():
         assert logged_move.query == logged[move.page].query
         assert logged_move.item == logged[move.page].clicked[0]
         assert (logged_move.before, logged_move.after) == (move.before, move.after)
+
+
+def test_pairs_of_a_log_join_the_pages_of_one_query():
+    codes, ids = np.uint8([[1], [2], [3], [4]]), [10, 11, 12, 13]
+    pages = [
+        LoggedPage("a", {"item": 13}, [10, 11], [False, False], [11]),
+        LoggedPage("b", {"item": 13}, [11, 10, 99], [False, False, False], [10]),
+        LoggedPage("c", {"code": "ff"}, [12, 10], [False, True], []),
+        LoggedPage("d", {"item": 99}, [10], [False], [10]),  # an item that the collection lacks
+    ]
+    queries, pairs, n_left_out = pairs_from_log(pages, codes, ids, 8)
+    assert queries.tolist() == [[4], [255]]
+    assert sorted(pairs.tolist()) == [[0, 0, 1], [0, 1, 1], [1, 0, 0], [1, 2, 0]]
+    assert n_left_out == 1
+    with pytest.raises(ValueError, match="pages must name items of the collection, got none in 1 pages"):
+        pairs_from_log(pages[3:], codes, ids, 8)
+
+
+def test_vectors_of_a_log_make_all_queries_reals():
+    pages = [
+        LoggedPage("a", {"vector": [0.5, -2.0]}, [0], [False], [0]),
+        LoggedPage("b", {"item": 1}, [0], [False], [0]),
+    ]
+    queries, _, _ = pairs_from_log(pages, np.uint8([[64], [128]]), None, 2, project=lambda vectors: 2 * vectors)
+    np.testing.assert_array_equal(queries, np.float32([[1, -4], [1, -1]]))

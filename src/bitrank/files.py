@@ -74,6 +74,25 @@ def check_kind(path: str | Path) -> Path:
     return Path(path)
 
 
+def check_output(path: str | os.PathLike[str]) -> Path:
+    """Check that a file can be written, before the work whose result it will hold.
+
+    Examples
+    --------
+    >>> check_output("absent/weights.npy")
+    Traceback (most recent call last):
+    ValueError: absent/weights.npy must be in a folder that exists, got none
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise ValueError(f"{target} must be a file, got a folder")
+    if not target.parent.is_dir():
+        raise ValueError(f"{target} must be in a folder that exists, got none")
+    if not os.access(target.parent, os.W_OK):
+        raise ValueError(f"{target} must be in a folder that can be written to, got one that cannot")
+    return target
+
+
 def read_npz(
     path: str | os.PathLike[str], *, names: Collection[str] | None = None, what: str = "an npz file of plain arrays"
 ) -> dict[str, npt.NDArray[Any]]:

@@ -1,17 +1,19 @@
-"""A progress bar for long loops, on a terminal and silent elsewhere. It writes to standard error."""
+"""A progress bar with the time left, on a terminal and silent elsewhere. It writes to standard error."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 T = TypeVar("T")
 WIDTH = 30
+_INTERVAL = 0.1  # seconds between two drawings
 
 
 def progress(iterable: Iterable[T], total: int | None = None, label: str = "") -> Iterator[T]:
-    """Yield the items of an iterable and show how many are done.
+    """Yield the items of an iterable; show how many are done and how long the others will take.
 
     Parameters
     ----------
@@ -31,16 +33,33 @@ def progress(iterable: Iterable[T], total: int | None = None, label: str = "") -
     if not sys.stderr.isatty():
         yield from iterable
         return
-    done = 0
+    done, start, shown = 0, time.monotonic(), -_INTERVAL
     for done, item in enumerate(iterable):
-        _show(done, total, label)
+        elapsed = time.monotonic() - start
+        if elapsed - shown >= _INTERVAL:
+            _show(done, total, label, elapsed)
+            shown = elapsed
         yield item
-    _show(done + 1 if total is None else total, total, label)
+    _show(done + 1 if total is None else total, total, label, 0.0)
     sys.stderr.write("\n")
 
 
-def _show(done: int, total: int | None, label: str) -> None:
+def _show(done: int, total: int | None, label: str, elapsed: float) -> None:
     filled = WIDTH * done // total if total else 0
     count = f"{done}/{total}" if total else str(done)
-    sys.stderr.write(f"\r{label} [{'#' * filled:<{WIDTH}}] {count}")
+    left = f", {_clock(elapsed / done * (total - done))} left" if total and 0 < done < total else ""
+    sys.stderr.write(f"\r{label} [{'#' * filled:<{WIDTH}}] {count}{left}\x1b[K")
     sys.stderr.flush()
+
+
+def _clock(seconds: float) -> str:
+    """A duration as minutes and seconds, or hours, minutes and seconds.
+
+    Examples
+    --------
+    >>> _clock(65.4), _clock(3725)
+    ('1:05', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

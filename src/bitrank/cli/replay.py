@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bitrank.cli.feedback import LOGS
 from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
-from bitrank.files import check_kind, write_array
+from bitrank.files import check_kind, check_output, write_array
 from bitrank.index import Index
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
 
 def _replay(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
-        check_kind(arguments.output)
+        check_output(check_kind(arguments.output))
     from bitrank.feedback import read_log, replay_log  # slow to import
 
     index = Index.load(arguments.index)

@@ -1,4 +1,4 @@
-"""Read weights for a command: from a file, the folder of an index, or a version on a running service."""
+"""Read weights for a command: from a file, a ranker, the folder of an index, or a version on a running service."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from bitrank.checks import check_weights
-from bitrank.files import read_array
+from bitrank.files import KINDS, read_array
 from bitrank.index import Index
 from bitrank.vocabulary import Weights
 
-SOURCES = "file (.npy, .csv, .json), folder of an index, or URL of a version on a service"
+SOURCES = "file (.npy, .csv, .json), ranker of one weight per bit, folder of an index, or URL of a version on a service"
 TOKEN_NOTE = "If the service requires a token, set the environment variable BITRANK_TOKEN."
 
 
@@ -38,8 +38,20 @@ def read_weights(source: str) -> Weights:
     elif Path(source).is_dir():
         index = Index.load(source)
         weights = np.ones(index.n_bits) if index.weights is None else index.weights
-    else:
+    elif Path(source).suffix in KINDS:
         weights = read_array(source)
+    else:
+        weights = _weights_of_ranker(source)
     if weights.ndim != 1 or weights.dtype.kind not in "biuf":
         raise ValueError(f"{source} must hold one weight vector, got {weights.dtype} of shape {weights.shape}")
     return check_weights(weights)
+
+
+def _weights_of_ranker(path: str) -> Weights:
+    from bitrank.ranking import load_ranker  # slow to import
+
+    ranker = load_ranker(path)
+    weights: Weights | None = getattr(ranker, "weights_", None)
+    if weights is None:
+        raise ValueError(f"{path} must hold one weight per bit, got a {type(ranker).__name__}")
+    return weights

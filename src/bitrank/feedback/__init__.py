@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bitrank.feedback.learner import ClickLearner
     from bitrank.feedback.log_replay import LogReplay, Replay, replay, replay_log
     from bitrank.feedback.logged_pages import LoggedPage
+    from bitrank.feedback.logged_pairs import LoggedPairs, pairs_from_log
     from bitrank.feedback.logs import LogReader, read_log, write_log
     from bitrank.feedback.pages import Page
     from bitrank.feedback.propensities import estimate_propensities
@@ -26,11 +27,13 @@ __all__ = [
     "LogReader",
     "LogReplay",
     "LoggedPage",
+    "LoggedPairs",
     "Page",
     "Replay",
     "adapt_to_choices",
     "estimate_propensities",
     "explore",
+    "pairs_from_log",
     "read_log",
     "replay",
     "replay_log",
@@ -47,6 +50,7 @@ __getattr__, __dir__ = attach(
         "learner": ("ClickLearner",),
         "log_replay": ("LogReplay", "Replay", "replay", "replay_log"),
         "logged_pages": ("LoggedPage",),
+        "logged_pairs": ("LoggedPairs", "pairs_from_log"),
         "logs": ("LogReader", "read_log", "write_log"),
         "pages": ("Page",),
         "propensities": ("estimate_propensities",),
