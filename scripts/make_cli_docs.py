@@ -16,8 +16,8 @@ programs. Progress bars appear on terminals only. A mistake ends with a message 
 nothing.
 
 Arrays are plain files: codes are `.npy` (packed, `uint8`); labels, pairs, triplets, ids, groups and weights are `.npy`,
-`.csv` or `.json`. `fit` writes a ranker, which `bitrank.load_ranker` and `eval` read; `weights export` writes the weights
-of a ranker that has one per bit. Nothing is ever unpickled. For learning from clicks as they come, see
+`.csv` or `.json`. `fit` writes a ranker, which `bitrank.load_ranker` and `eval` read; `weights export` writes the
+weights of a ranker that has one per bit. Nothing is ever unpickled. For learning from clicks as they come, see
 [feedback](feedback.md).
 """
 
