@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-all test-core browser test-lowest test-milvus test-neon test-gpu check coverage sanitize bench \
+.PHONY: demo test test-all test-core browser test-lowest test-milvus test-neon test-gpu check docs coverage sanitize bench \
   bench-learning bench-clicks bench-service bench-engines bench-milvus bench-gpu reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
@@ -51,6 +51,11 @@ check: $(VENV)/check.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation site, offline; a warning is an error, and a link without a target is a warning.
+docs: $(VENV)/docs.installed
+	rm -rf build/docs docs/generated
+	$(BIN)/python -m sphinx -q -W --keep-going -d build/docs/doctrees docs build/docs/html
 
 # Line coverage by all tests, of the Python package and of the kernel, built with counters in a virtualenv of its own.
 coverage: browser

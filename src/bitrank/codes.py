@@ -224,7 +224,13 @@ def _check_pair(queries: Any, codes: Any) -> tuple[Codes, Codes]:
 
 
 def nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
-    """Select the k nearest of scored candidates, one row per query, ties by id; an id of -1 is no candidate."""
+    """Select the k nearest of scored candidates, one row per query, ties by id; an id of -1 is no candidate.
+
+    Examples
+    --------
+    >>> nearest(np.array([[5, 3, 9]]), np.float32([[1, 1, 0]]), k=2).ids
+    array([[9, 3]])
+    """
     best = np.lexsort((ids, distances, ids < 0), axis=1)[:, :k]
     out = Results(np.full((len(ids), k), -1, np.int64), np.full((len(ids), k), np.inf, np.float32))
     out.ids[:, : best.shape[1]] = np.take_along_axis(ids, best, 1)

@@ -28,14 +28,29 @@ _Grades = Callable[[Rows], npt.NDArray[np.int64]]
 
 
 class Group(NamedTuple):
-    """Figures of some of the queries, by name of the ranking."""
+    """Figures of some of the queries, by name of the ranking.
+
+    Examples
+    --------
+    >>> evaluation = evaluate_rankings(np.uint8([[0], [1], [3]]), {"Hamming": None}, y=[0, 0, 0], groups=["a", "a", "b"])
+    >>> evaluation.groups["a"].n_queries
+    2
+    """
 
     n_queries: int
     figures: dict[str, dict[str, float]]
 
 
 class Evaluation(NamedTuple):
-    """The sizes of a comparison, the figures in `FIGURES` by name of the ranking, and the same per group of queries."""
+    """The sizes of a comparison, the figures in `FIGURES` by name of the ranking, and the same per group of queries.
+
+    Examples
+    --------
+    >>> codes = np.uint8([[0], [1], [254], [255]])
+    >>> evaluation = evaluate_rankings(codes, {"Hamming": None}, y=[0, 0, 1, 1])
+    >>> evaluation.n_queries, evaluation.figures["Hamming"]["map"]
+    (4, 1.0)
+    """
 
     n_queries: int
     n_items: int

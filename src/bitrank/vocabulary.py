@@ -36,7 +36,14 @@ AnyQueries = Queries | npt.NDArray[Any]
 
 
 class Results(NamedTuple):
-    """Ids and distances, one row per query, nearest first, ties by id, padded with -1 and inf."""
+    """Ids and distances, one row per query, nearest first, ties by id, padded with -1 and inf.
+
+    Examples
+    --------
+    >>> ids, distances = Results(np.array([[7, 9]]), np.float32([[0.5, 2]]))
+    >>> ids
+    array([[7, 9]])
+    """
 
     ids: Ids
     distances: npt.NDArray[np.float32]

@@ -18,7 +18,13 @@ DIGIT_CODES, DIGIT_HASHER = _FOLDER / "digit_codes.npy", _FOLDER / "digit_hasher
 
 
 class Digits(NamedTuple):
-    """Images and their labels, one row per image."""
+    """Images and their labels, one row per image.
+
+    Examples
+    --------
+    >>> Digits(np.zeros((2, 28, 28), np.uint8), np.uint8([3, 5])).labels
+    array([3, 5], dtype=uint8)
+    """
 
     images: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.uint8]

@@ -30,7 +30,15 @@ _FORMS: Forms = {
 
 
 class Faces(NamedTuple):
-    """Images of faces with the person, video and frame of each, one row per image; and the names of the people."""
+    """Images of faces with the person, video and frame of each, one row per image; and the names of the people.
+
+    Examples
+    --------
+    >>> ones = np.ones(1, np.int32)
+    >>> faces = Faces(np.zeros((1, 64, 64), np.uint8), ones, ones, ones, np.array(["Ada", "Grace"]))
+    >>> faces.class_names[faces.labels]
+    array(['Grace'], dtype='<U5')
+    """
 
     images: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.int32]

@@ -21,7 +21,14 @@ _FORMS: Forms = {
 
 
 class Intents(NamedTuple):
-    """Vectors of sentences and their labels, one row per sentence; and the names of the classes."""
+    """Vectors of sentences and their labels, one row per sentence; and the names of the classes.
+
+    Examples
+    --------
+    >>> intents = Intents(np.zeros((2, 384), np.float32), np.int16([1, 0]), np.array(["card_arrival", "refund"]))
+    >>> intents.class_names[intents.labels]
+    array(['refund', 'card_arrival'], dtype='<U12')
+    """
 
     vectors: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int16]

@@ -18,7 +18,14 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Pictures(NamedTuple):
-    """Colour images and their labels, one row per image; and the names of the classes."""
+    """Colour images and their labels, one row per image; and the names of the classes.
+
+    Examples
+    --------
+    >>> pictures = Pictures(np.zeros((1, 32, 32, 3), np.uint8), np.uint8([1]), np.array(["cat", "dog"]))
+    >>> pictures.class_names[pictures.labels]
+    array(['dog'], dtype='<U3')
+    """
 
     images: Bytes
     labels: Bytes

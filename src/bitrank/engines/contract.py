@@ -23,6 +23,15 @@ class Engine(ABC):
     A subclass implements the abstract methods and `_scan`; it also implements `_fetch` where the engine finds the
     nearest codes by plain Hamming distance faster than by a scan. An engine that cannot weigh bits implements `_fetch`
     only and says so in `_no_exact`.
+
+    Examples
+    --------
+    >>> import bitrank
+    >>> with bitrank.connect("memory://") as engine:
+    ...     engine.create(n_bits=3)
+    ...     engine.add(np.uint8([[160], [192]]), ids=[7, 8])
+    ...     isinstance(engine, Engine), engine.count(), engine.search(np.uint8([[128]]), k=1, weights=[4, 2, 1]).ids
+    (True, 2, array([[7]]))
     """
 
     # Why this engine has no exact search, as a noun phrase, or None.

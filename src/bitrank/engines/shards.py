@@ -18,7 +18,15 @@ T = TypeVar("T")
 
 
 class PartialResults(Results):
-    """Results without the codes of shards that did not answer; `missing` names these shards."""
+    """Results without the codes of shards that did not answer; `missing` names these shards.
+
+    Examples
+    --------
+    >>> results = PartialResults(np.array([[7]]), np.float32([[0]]))
+    >>> results.missing = ("postgresql://second/",)
+    >>> results.ids, results.missing
+    (array([[7]]), ('postgresql://second/',))
+    """
 
     missing: tuple[str, ...] = ()
 
@@ -36,6 +44,15 @@ class Shards(Engine):
     missing : {"raise", "report"}
         Result of a search when a shard does not answer: a ConnectionError that names it, or `PartialResults` of the
         others. All other methods need every shard.
+
+    Examples
+    --------
+    >>> import bitrank
+    >>> with bitrank.connect(["memory://", "memory://"]) as engine:  # Shards of two engines
+    ...     engine.create(n_bits=8)
+    ...     engine.add(np.uint8([[1], [3], [7]]), ids=[0, 1, 2])
+    ...     engine.search(np.uint8([[3]]), k=2).ids
+    array([[1, 0]])
     """
 
     def __init__(self, shards: Sequence[Engine], missing: Literal["raise", "report"] = "raise") -> None:

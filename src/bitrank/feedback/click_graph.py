@@ -54,6 +54,15 @@ class ClickGraph:
         Share of the constraints that rank a clicked item before one skipped on the same page. The others rank an item
         reached by a walk before one drawn from the collection.
     seed : int
+
+    Examples
+    --------
+    >>> codes = np.uint8([[0], [1], [3], [255]])
+    >>> graph = ClickGraph(n_bytes=1)
+    >>> graph.add(Page(codes[0], codes[1:3], clicked=np.array([False, True])), propensities=np.ones(1))
+    True
+    >>> set(graph.draw(10, codes).similar.ravel().tolist()) <= {0, 3}  # the query and the clicked item
+    True
     """
 
     def __init__(self, n_bytes: int, *, n_pages: int = 10_000, n_hops: int = 24, skipped: float = 0.2, seed: int = 0):

@@ -45,6 +45,13 @@ class Replay(NamedTuple):
     `weights` would be active at the end (None: plain Hamming, nothing was activated); `candidate` is what was learned.
     `overlap` is the share of the first twenty results that stay, and `moves` the ranks of clicked items, from the
     starting weights to the candidate, largest move first; both over the newest pages.
+
+    Examples
+    --------
+    >>> codes = np.random.default_rng(0).integers(256, size=(500, 2), dtype=np.uint8)
+    >>> replayed = replay([Page(codes[0], codes[1:21], np.arange(20) == 3)], codes, random_state=0)
+    >>> replayed.n_clicks, replayed.candidate.shape, replayed.weights is None
+    (1, (16,), True)
     """
 
     n_pages: int
@@ -146,7 +153,15 @@ class LoggedMove(NamedTuple):
 
 
 class LogReplay(NamedTuple):
-    """A replayed log: the replay, its moves by ids, and the number of pages of which no item is in the collection."""
+    """A replayed log: the replay, its moves by ids, and the number of pages of which no item is in the collection.
+
+    Examples
+    --------
+    >>> codes = np.random.default_rng(0).integers(256, size=(500, 2), dtype=np.uint8)
+    >>> page = LoggedPage("a1", {"item": 9999}, [3], [False], [3])
+    >>> replay_log([page], codes, np.arange(500), 16, random_state=0).n_left_out
+    1
+    """
 
     replay: Replay
     moves: list[LoggedMove]

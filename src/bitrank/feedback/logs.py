@@ -121,6 +121,13 @@ class LogReader:
     n_bits : int
     project : callable, optional
         `project` of the hasher; needed where queries are vectors.
+
+    Examples
+    --------
+    >>> reader = LogReader(np.uint8([[0], [1], [3]]), ids=[10, 20, 30], n_bits=8)
+    >>> [(_, page)] = reader.pages([LoggedPage("a1", {"item": 10}, [20, 30], [False, True], [30])])
+    >>> page.shown_codes.ravel(), page.clicked
+    (array([1, 3], dtype=uint8), array([False,  True]))
     """
 
     def __init__(self, codes: Codes, ids: npt.ArrayLike, n_bits: int, project: Project | None = None) -> None:

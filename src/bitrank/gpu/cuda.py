@@ -22,7 +22,13 @@ DLPACK_CUDA = 2
 
 
 class DeviceError(RuntimeError):
-    """CUDA failed or is missing; an index that it failed for answers nothing more and can only be closed."""
+    """CUDA failed or is missing; an index that it failed for answers nothing more and can only be closed.
+
+    Examples
+    --------
+    >>> issubclass(DeviceError, RuntimeError)
+    True
+    """
 
 
 class Device:

@@ -44,6 +44,12 @@ class Index:
     overflow : {"raise", "stream"}
         What to do with codes beyond that: a MemoryError that says how many fit; or keep them in pinned host memory and
         copy them to the device at every search.
+
+    Examples
+    --------
+    >>> index = Index(np.uint8([[160], [192], [32]]), n_bits=3, ids=[7, 8, 9])
+    >>> index.search(np.uint8([[128]]), k=2, weights=[4, 2, 1]).ids
+    array([[7, 8]])
     """
 
     def __init__(

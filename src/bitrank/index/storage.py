@@ -44,7 +44,17 @@ FILES = re.compile(r"[0-9a-f]{16}-[a-z0-9_-]+\.npy|meta\.json\.[0-9a-f]{16}|\.me
 
 
 class IndexFormatError(ValueError):
-    """A file of an index is missing, damaged or of an unknown format; the message names it."""
+    """A file of an index is missing, damaged or of an unknown format; the message names it.
+
+    Examples
+    --------
+    >>> from bitrank import Index
+    >>> try:
+    ...     Index.load("nowhere.index")
+    ... except IndexFormatError as error:
+    ...     print(error)
+    nowhere.index/meta.json is missing: no index was saved there
+    """
 
 
 def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | None) -> None:

@@ -22,7 +22,7 @@ class AgreementRanker(Ranker):
 
     The similar item is the nearest row of the same class, by the values before the sign. With σ_k the spread of the
     k-th value between such rows and Φ the normal distribution, it agrees with a query of value y_k with probability
-    Φ(|y_k|/σ_k): the bit weighs log Φ(|y_k|/σ_k) − log Φ(−|y_k|/σ_k). For queries that are codes, the share of pairs
+    ``Φ(|y_k|/σ_k)``: the bit weighs ``log Φ(|y_k|/σ_k) − log Φ(−|y_k|/σ_k)``. For codes as queries, the share of pairs
     that agree replaces the probability. `fit` needs the values: `queries=hasher.project(X)`. No gate is applied.
 
     Parameters

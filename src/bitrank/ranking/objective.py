@@ -155,6 +155,14 @@ class Objective:
         C_ξ and C_γ.
     prior : array of shape (n_bits,)
         w₀.
+
+    Examples
+    --------
+    >>> codes = np.packbits([[1, 1], [0, 1], [1, 0]], axis=1)
+    >>> constraints = Constraints(codes, codes, np.array([[0, 1, 2]]), n_bits=2)
+    >>> value, gradient = Objective(constraints, 1.0, 0.0, prior=np.ones(2)).value_and_gradient(np.ones(2))
+    >>> value, gradient
+    (1.0, array([-2.,  2.]))
     """
 
     def __init__(self, constraints: Constraints, c_order: float, c_tie: float, prior: Array) -> None:
@@ -183,7 +191,14 @@ def duality_gap(weights: Array, gradient: Array) -> float:
 
 
 def best_scale(constraints: Constraints, c_order: float, c_tie: float, direction: Array | None = None) -> float:
-    """The a that minimises the losses of (3) at w = a·direction; by default a direction of ones, the uniform prior."""
+    """The a that minimises the losses of (3) at w = a·direction; by default a direction of ones, the uniform prior.
+
+    Examples
+    --------
+    >>> codes = np.packbits([[1, 1, 1], [0, 0, 1], [1, 1, 0]], axis=1)
+    >>> best_scale(Constraints(codes, codes, np.array([[0, 1, 2]]), n_bits=3), c_order=1.0, c_tie=0.0)
+    1.0
+    """
     direction = np.ones(constraints.n_bits) if direction is None else direction
     margins = constraints.margins(direction)
     tie = c_tie * float(direction @ constraints.tie_gram @ direction) if c_tie > 0 else 0.0

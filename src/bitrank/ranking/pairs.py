@@ -12,7 +12,14 @@ from bitrank.vocabulary import Rows
 
 
 class Qrels(NamedTuple):
-    """Pairs of a qrels file as row numbers, and how many of its lines named unknown ids."""
+    """Pairs of a qrels file as row numbers, and how many of its lines named unknown ids.
+
+    Examples
+    --------
+    >>> pairs, n_unknown = Qrels(np.array([[0, 1, 2]]), n_unknown=0)
+    >>> pairs  # query row, item row, grade
+    array([[0, 1, 2]])
+    """
 
     pairs: Rows
     n_unknown: int

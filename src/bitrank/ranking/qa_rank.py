@@ -24,10 +24,10 @@ _BLOCK = 256  # queries compared with all rows at once
 class QaRank(Ranker):
     """Weight bits by the classes that the query's neighbours have.
 
-    Every class c has weights a_c ≥ 0 of sum 1, which minimise Σ_c Σ_k v_ck a_ck² + λ Σ_cd s_cd |a_c − a_d|²: v_ck is
-    the variance of bit k (as ±1) within the class, s_cd the similarity of the means of two classes. A query mixes them
-    by the shares of the classes among its nearest labelled rows, a_q, and ranks by Σ_k a_qk² [bits differ]. No gate is
-    applied.
+    Every class c has weights a_c ≥ 0 of sum 1, which minimise ``Σ_c Σ_k v_ck a_ck² + λ Σ_cd s_cd |a_c − a_d|²``: v_ck
+    is the variance of bit k (as ±1) within the class, s_cd the similarity of the means of two classes. A query mixes
+    them by the shares of the classes among its nearest labelled rows, a_q, and ranks by ``Σ_k a_qk² [bits differ]``.
+    No gate is applied.
 
     Parameters
     ----------

@@ -43,9 +43,8 @@ class Ranker(BaseEstimator, ABC):
     """Turn queries into codes and weights to search with.
 
     A ranker learns from class labels (`fit`), judged pairs (`fit_pairs`) or constraints (`fit_constraints`), or says
-    which of them it cannot learn from.
-    Queries are packed codes, or reals of one column per bit (`hasher.project(X)`): their signs are a code and their
-    sizes say how sure each bit is.
+    which of them it cannot learn from. Queries are packed codes, or reals of one column per bit
+    (`hasher.project(X)`): their signs are a code and their sizes say how sure each bit is.
 
     Attributes
     ----------
@@ -55,6 +54,13 @@ class Ranker(BaseEstimator, ABC):
         Share of what was learned in the ranking, from 0 (the plain distance) to 1.
     report_ : list of dict
         What was tried on held-out data, with its figures; the first line is the plain distance. Empty without a gate.
+
+    Examples
+    --------
+    >>> from bitrank import AsymmetricRanker
+    >>> ranker = AsymmetricRanker().fit(np.uint8([[160], [96]]))
+    >>> isinstance(ranker, Ranker), ranker.queries_for(np.ones((1, 8))).codes
+    (True, array([[255]], dtype=uint8))
     """
 
     learns_from: ClassVar[frozenset[str]] = frozenset({"labels"})
@@ -96,12 +102,7 @@ class Ranker(BaseEstimator, ABC):
         return self
 
     def fit_pairs(
-        self,
-        codes: Codes,
-        pairs: Any,
-        *,
-        queries: npt.ArrayLike,
-        features: npt.ArrayLike | None = None,
+        self, codes: Codes, pairs: Any, *, queries: npt.ArrayLike, features: npt.ArrayLike | None = None
     ) -> Self:
         """Learn from relevance judgements.
 
@@ -153,8 +154,7 @@ class Ranker(BaseEstimator, ABC):
         features : float array of shape (n_queries, n_features), optional
             Features of the kind that was learned from; queries without are answered by what needs none.
         collection : packed codes or `Index`, optional
-            What will be searched, or a sample of its codes. Rankers that learn for every query apart tell from it
-            which queries are like what they learned from; without it they are more careful.
+            What will be searched, or a sample. Rankers per query tell from it which queries they have learned for.
 
         Returns
         -------

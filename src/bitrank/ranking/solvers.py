@@ -12,7 +12,13 @@ from bitrank.ranking.objective import Array, Objective, best_scale, duality_gap
 
 
 class Solution(NamedTuple):
-    """What a solver returns: the gap is an upper bound on objective − minimum, from equation (5)."""
+    """What a solver returns: the gap is an upper bound on objective − minimum, from equation (5).
+
+    Examples
+    --------
+    >>> Solution(np.ones(2), objective=0.5, gap=0.0, n_iter=1).weights
+    array([1., 1.])
+    """
 
     weights: Array
     objective: float
@@ -52,6 +58,14 @@ def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-8
     """Newton's method on the pieces of (3): each step solves one K×K quadratic programme under w ≥ 0.
 
     It ends when the gap is at most `tol` times the objective, usually after four to eight steps.
+
+    Examples
+    --------
+    >>> from bitrank.ranking.objective import Constraints
+    >>> codes = np.packbits([[1, 1], [0, 1], [1, 0]], axis=1)
+    >>> constraints = Constraints(codes, codes, np.array([[0, 1, 2]]), n_bits=2)
+    >>> exact(Objective(constraints, 1.0, 0.0, prior=np.ones(2))).weights.round(3)
+    array([1.4, 0.6])
     """
     weights = _feasible(objective, start)
     margins = objective.constraints.margins(weights)
@@ -139,7 +153,16 @@ def _minimum_on(support: npt.NDArray[np.bool_], hessian: Array, linear: Array) -
 
 
 def pgd(objective: Objective, start: Array | None = None, *, tol: float = 1e-6, max_iter: int = 20_000) -> Solution:
-    """Projected gradient, w ← max(0, w − η∇J), with spectral step lengths and a non-monotone line search."""
+    """Projected gradient, w ← max(0, w − η∇J), with spectral step lengths and a non-monotone line search.
+
+    Examples
+    --------
+    >>> from bitrank.ranking.objective import Constraints
+    >>> codes = np.packbits([[1, 1], [0, 1], [1, 0]], axis=1)
+    >>> constraints = Constraints(codes, codes, np.array([[0, 1, 2]]), n_bits=2)
+    >>> pgd(Objective(constraints, 1.0, 0.0, prior=np.ones(2))).weights.round(3)
+    array([1.4, 0.6])
+    """
     weights = _feasible(objective, start)
     value, gradient = objective.value_and_gradient(weights)
     step = 1.0 / max(float(np.abs(gradient).max()), 1e-12)
@@ -166,7 +189,16 @@ def pgd(objective: Objective, start: Array | None = None, *, tol: float = 1e-6, 
 
 
 def egd(objective: Objective, start: Array | None = None, *, tol: float = 1e-6, max_iter: int = 20_000) -> Solution:
-    """Exponentiated gradient, w ← w·exp(−η∇J): the paper's solver, its η found anew at every step."""
+    """Exponentiated gradient, w ← w·exp(−η∇J): the paper's solver, its η found anew at every step.
+
+    Examples
+    --------
+    >>> from bitrank.ranking.objective import Constraints
+    >>> codes = np.packbits([[1, 1], [0, 1], [1, 0]], axis=1)
+    >>> constraints = Constraints(codes, codes, np.array([[0, 1, 2]]), n_bits=2)
+    >>> egd(Objective(constraints, 1.0, 0.0, prior=np.ones(2))).weights.round(3)
+    array([1.4, 0.6])
+    """
     weights = np.maximum(_feasible(objective, start), 1e-6)
     value, gradient = objective.value_and_gradient(weights)
     step = 0.1 / max(float(np.abs(gradient).max()), 1e-12)

@@ -15,6 +15,11 @@ class WeightsSummary(NamedTuple):
     """The spread of weights over the bits.
 
     `effective_bits` is the number of equal weights that would be spread as widely: (Σw)² / Σw².
+
+    Examples
+    --------
+    >>> summarize_weights([3, 1]).effective_bits
+    1.6
     """
 
     n_bits: int
@@ -26,7 +31,13 @@ class WeightsSummary(NamedTuple):
 
 
 class WeightsChange(NamedTuple):
-    """Two weight vectors scaled to mean 1, and the bits in order of their change, largest first."""
+    """Two weight vectors scaled to mean 1, and the bits in order of their change, largest first.
+
+    Examples
+    --------
+    >>> compare_weights([1, 1], [3, 1]).max_change
+    0.5
+    """
 
     mean_change: float
     max_change: float

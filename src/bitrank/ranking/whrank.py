@@ -18,7 +18,7 @@ class WhRank(Ranker):
     """Weight every bit by how little its value before the sign varies within a class.
 
     Simple form of WhRank: σ_k is the standard deviation of the difference of the k-th value over pairs of one class;
-    a bit weighs 1/σ_k, or |y_k(q)|/σ_k for queries that are reals. `fit` needs the values: `queries=hasher.project(X)`.
+    a bit weighs ``1/σ_k``, or ``|y_k(q)|/σ_k`` for reals as queries. `fit` needs `queries=hasher.project(X)`.
 
     Parameters
     ----------
