@@ -32,7 +32,8 @@ class Group(NamedTuple):
 
     Examples
     --------
-    >>> evaluation = evaluate_rankings(np.uint8([[0], [1], [3]]), {"Hamming": None}, y=[0, 0, 0], groups=["a", "a", "b"])
+    >>> codes = np.uint8([[0], [1], [3]])
+    >>> evaluation = evaluate_rankings(codes, {"Hamming": None}, y=[0, 0, 0], groups=["a", "a", "b"])
     >>> evaluation.groups["a"].n_queries
     2
     """

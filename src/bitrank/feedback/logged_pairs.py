@@ -19,6 +19,12 @@ class LoggedPairs(NamedTuple):
     """Queries, and pairs (query, item, grade) of row numbers: grade 1 for items that were clicked, 0 for others shown.
 
     `n_left_out` counts pages whose query, or all of whose items, the collection lacks.
+
+    Examples
+    --------
+    >>> page = LoggedPage("a1", {"item": 2}, [0], [False], [0])
+    >>> pairs_from_log([page], np.uint8([[1], [2], [3]]), None, 8).pairs
+    array([[0, 0, 1]])
     """
 
     queries: QueryArray
