@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from milvus_server import ON_DEMAND
 
 import bitrank
-from bitrank import Index
+from bitrank import Index, QueryVectorRanker
 from bitrank.codes import hamming, pack, weighted_hamming
 from bitrank.engines import ENGINES, quantize_weights
 from bitrank.vocabulary import Queries
@@ -222,6 +222,52 @@ def test_adding_removing_and_adding_again(connect, method):
     assert engine.count() == 70
 
 
+def as_set(codes):
+    return {code.tobytes() for code in codes}
+
+
+def test_a_sample_is_drawn_evenly_and_stays_the_same(connect):
+    engine = connect()
+    engine.create(24)
+    assert engine.sample(5).shape == (0, 3)
+    codes = pack((np.arange(600)[:, None] >> np.arange(24)) & 1)  # all different: the row number in the first ten bits
+    engine.add(codes, 10 * np.arange(600))
+    sample = engine.sample(100)
+    assert sample.dtype == np.uint8
+    assert sample.shape == (100, 3)
+    assert len(as_set(sample)) == 100
+    assert as_set(sample) <= as_set(codes)
+    np.testing.assert_array_equal(engine.sample(100), sample)
+    rows = np.flatnonzero([code.tobytes() in as_set(sample) for code in codes])
+    assert 20 <= (rows < 200).sum() <= 50  # a third, and not those that were added first or last
+    assert 20 <= (rows >= 400).sum() <= 50
+    assert as_set(engine.sample(1000)) == as_set(codes)
+    engine.remove(10 * np.arange(300))
+    assert as_set(engine.sample(1000)) == as_set(codes[300:])
+
+
+@pytest.fixture(scope="module")
+def two_of_four():
+    """A ranker that learned two of four classes, with the codes and classes of all."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 100)
+    codes = pack(np.repeat(rng.integers(2, size=(4, 32)), 100, axis=0) ^ (rng.random((400, 32)) < 0.15))
+    ranker = QueryVectorRanker(n_steps=10, random_state=0).fit(codes[y < 2], y[y < 2])
+    ranker.blend_ = 0.5  # whatever the gate says of so few rows
+    return ranker, codes, y
+
+
+def test_trust_is_told_from_an_engine(connect, two_of_four):
+    ranker, codes, y = two_of_four
+    engine = connect()
+    engine.create(32)
+    engine.add(codes, np.arange(400))
+    trust = ranker.queries_for(codes, collection=engine).trust
+    assert trust[y < 2].mean() > trust[y >= 2].mean() + 0.3
+    # The order of a sample does not matter to it.
+    np.testing.assert_allclose(trust, ranker.queries_for(codes, collection=codes).trust, atol=0.02)
+
+
 def test_fewer_codes_than_k_and_no_query(connect, method):
     engine = connect()
     engine.create(16)
@@ -249,6 +295,7 @@ def test_without_a_table_the_error_says_create(connect):
         lambda: engine.add(random_codes(1, 8), [0]),
         lambda: engine.remove([0]),
         lambda: engine.search(random_codes(1, 8), 1),
+        lambda: engine.sample(1),
     ):
         with pytest.raises(ValueError, match=r"create\(n_bits\)"):
             call()
@@ -273,6 +320,7 @@ def test_without_a_table_the_error_says_create(connect):
         (lambda e: e.search(random_codes(1, 20), 5, method="rerank", candidates="all"), "candidates must be"),
         (lambda e: e.search(random_codes(1, 20), 5, candidates=10), 'None unless method is "rerank", got 10'),
         (lambda e: e.search(random_codes(1, 20), 5, method="fast"), "method must be one of"),
+        (lambda e: e.sample(0), "n must be"),
     ],
 )
 def test_bad_input_is_refused_and_changes_nothing(connect, call, message):

@@ -199,3 +199,14 @@ def test_index_pq_refuses_bad_weights(weights):
 def test_an_address_of_a_relative_file_is_refused():
     with pytest.raises(ValueError, match="faiss:///path/to/file"):
         bitrank.connect("faiss://folder/codes.index")
+
+
+@pytest.mark.parametrize("make", [flat, hnsw, ivf, in_map(faiss.IndexBinaryIDMap)])
+def test_a_sample_of_any_kind_of_index(make):
+    index = make()
+    engine = FaissEngine(index)
+    sample = engine.sample(300)
+    known = {code.tobytes() for code in CODES}
+    assert sample.shape == (300, CODES.shape[1])
+    assert all(code.tobytes() in known for code in sample)
+    assert sorted(code.tobytes() for code in engine.sample(5000)) == sorted(code.tobytes() for code in CODES)

@@ -219,3 +219,16 @@ def test_reals_are_signs_and_magnitudes():
     found = index.search(reals[:1], 10).ids[0]
     assert (np.diff(scores[found]) <= 1e-5).all()
     assert scores[found[-1]] >= np.sort(scores)[-10] - 1e-5
+
+
+def test_a_sample_of_the_rows():
+    codes = pack((np.arange(500)[:, None] >> np.arange(16)) & 1)
+    index = Index(codes, ids=np.random.default_rng(0).permutation(500) + 7)
+    sample = index.sample(50)
+    assert sample.shape == (50, 2)
+    assert len(np.unique(sample, axis=0)) == 50
+    np.testing.assert_array_equal(sample, index.sample(50))
+    assert {code.tobytes() for code in index.sample(1000)} == {code.tobytes() for code in codes}
+    assert Index(n_bits=16).sample(3).shape == (0, 2)
+    with pytest.raises(ValueError, match="n must be"):
+        index.sample(0)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.checks import check_codes, check_weights, n_threads
-from bitrank.vocabulary import Codes, Ids, Results, Weights, n_bytes
+from bitrank.vocabulary import Codes, Ids, Results, Rows, Weights, n_bytes
 
 
 def pack(bits: npt.ArrayLike) -> Codes:
@@ -221,6 +221,19 @@ def _check_pair(queries: Any, codes: Any) -> tuple[Codes, Codes]:
     if queries.shape[1] != codes.shape[1]:
         raise ValueError(f"queries and codes must have the same width, got {queries.shape[1]} and {codes.shape[1]}")
     return queries, codes
+
+
+def sample_rows(n: int, most: int) -> Rows:
+    """Draw row numbers out of n, ascending and at most `most`: the same at every call.
+
+    Examples
+    --------
+    >>> sample_rows(1_000_000, 3)
+    array([511136, 636961, 850622])
+    """
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).choice(n, most, replace=False, shuffle=False))
 
 
 def nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:

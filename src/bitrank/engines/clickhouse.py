@@ -136,13 +136,19 @@ class ClickHouseEngine(Engine):
         self._client.close()
 
     def _scan(self, codes: Codes, weights: Weights, n: int) -> Iterator[Fetched]:
-        record = _record(self.n_bits)
         for code, row in zip(codes, weights, strict=True):
-            order = f"toUInt32({distance_sql(self._code, code, row, 'clickhouse')}), {self._id}"
-            sql = f"SELECT toInt64({self._id}), {self._code} FROM {self._source()} ORDER BY {order} LIMIT {n}"
-            with self._connection_errors():
-                rows = np.frombuffer(self._client.raw_query(sql, fmt="RowBinary", settings=SETTINGS), record)
-            yield rows["id"], np.ascontiguousarray(rows["code"])
+            yield self._first(f"toUInt32({distance_sql(self._code, code, row, 'clickhouse')}), {self._id}", n)
+
+    def _sample(self, n: int) -> Codes:
+        return self._first(f"cityHash64({self._id})", n)[1]
+
+    def _first(self, order: str, n: int) -> Fetched:
+        """The first n rows in an order."""
+        sql = f"SELECT toInt64({self._id}), {self._code} FROM {self._source()} ORDER BY {order} LIMIT {n}"
+        record = _record(self.n_bits)
+        with self._connection_errors():
+            rows = np.frombuffer(self._client.raw_query(sql, fmt="RowBinary", settings=SETTINGS), record)
+        return rows["id"], np.ascontiguousarray(rows["code"])
 
     def _source(self) -> str:
         """The table to select from; FINAL leaves one row per id where a table may hold several."""

@@ -64,6 +64,19 @@ class Engine(ABC):
     def count(self) -> int:
         """Number of codes."""
 
+    def sample(self, n: int) -> Codes:
+        """Draw n codes, or all where there are fewer: the same ones while the collection stays the same.
+
+        Rankers tell from them which queries are like what they learned from. `queries_for(…, collection=engine)` draws
+        a sample at every call, for which most engines read all ids: where queries come one by one, draw it once and
+        pass the codes.
+        """
+        return self._sample(check_count("n", n, 1))
+
+    @abstractmethod
+    def _sample(self, n: int) -> Codes:
+        """Draw codes evenly, not those that were added first."""
+
     @abstractmethod
     def close(self) -> None:
         """Close the connection, as leaving a ``with`` block does."""

@@ -18,7 +18,7 @@ from bitrank.engines.contract import Engine, check_add, check_created
 from bitrank.engines.planes import distance_sql, quoted
 from bitrank.engines.stages import Fetched
 from bitrank.lazy import import_extra
-from bitrank.vocabulary import Codes, Weights
+from bitrank.vocabulary import Codes, Weights, n_bytes
 
 COMMENT = "bitrank: codes of {} bits"
 
@@ -114,12 +114,19 @@ class DuckDBEngine(Engine):
         whole_bytes = np.zeros((len(codes), 8 * codes.shape[1]), np.float32)
         whole_bytes[:, : self.n_bits] = weights
         for code, row in zip(codes, whole_bytes, strict=True):
-            order = f"({distance_sql('code', code, row, 'duckdb')})::BIGINT, id"
-            with self._lock:
-                select = f"SELECT id, code::BLOB AS code FROM {self._table} ORDER BY {order} LIMIT {n}"
-                rows = self._connection.execute(select).fetchnumpy()
-            data = np.frombuffer(b"".join(rows["code"]), np.uint8)
-            yield np.asarray(rows["id"], np.int64), data.reshape(-1, codes.shape[1])
+            yield self._first(f"({distance_sql('code', code, row, 'duckdb')})::BIGINT, id", n)
+
+    def _sample(self, n: int) -> Codes:
+        return self._first("hash(id)", n)[1]
+
+    def _first(self, order: str, n: int) -> Fetched:
+        """The first n rows in an order."""
+        width = n_bytes(self.n_bits)
+        with self._lock:
+            select = f"SELECT id, code::BLOB AS code FROM {self._table} ORDER BY {order} LIMIT {n}"
+            rows = self._connection.execute(select).fetchnumpy()
+        data = np.frombuffer(b"".join(rows["code"]), np.uint8)
+        return np.asarray(rows["id"], np.int64), data.reshape(-1, width)
 
     def _run(self, sql: str, parameters: list[Any] | None = None) -> list[Any]:
         """Run a statement and fetch all of its result: the connection takes no other before."""

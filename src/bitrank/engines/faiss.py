@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_codes, check_weights
-from bitrank.codes import signs
+from bitrank.codes import sample_rows, signs
 from bitrank.engines.contract import check_add
 from bitrank.engines.local import LocalEngine
 from bitrank.engines.stages import Fetched
@@ -178,6 +178,25 @@ class FaissEngine(LocalEngine):
             _, products, rows = index.range_search(vector[None], float(product) - 0.5)
             order = np.lexsort((ids[rows], -products))[:n]
             yield ids[rows[order]], stored[rows[order]]
+
+    def _sample(self, n: int) -> Codes:
+        inner, _ = self._inner()
+        rows, width = sample_rows(int(inner.ntotal), n), n_bytes(self._n_bits)
+        out = np.empty((len(rows), width), np.uint8)
+        if not isinstance(inner, self._faiss.IndexBinaryIVF):
+            for place, row in enumerate(rows.tolist()):
+                out[place] = inner.reconstruct(row)
+            return out
+        # Rows of an IVF are in the order of its lists.
+        lists, first = inner.invlists, 0
+        for number in range(lists.nlist):
+            size = lists.list_size(number)
+            inside = (rows >= first) & (rows < first + size)
+            if inside.any():
+                codes = self._faiss.rev_swig_ptr(lists.get_codes(number), size * width).reshape(size, width)
+                out[inside] = codes[rows[inside] - first]
+            first += size
+        return out
 
     def _weighted(self) -> tuple[Any, Ids]:
         """An index of `index_pq` with the same rows, kept until the next change, and the ids of its rows."""

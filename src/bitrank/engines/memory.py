@@ -58,6 +58,9 @@ class MemoryEngine(Engine):
         """Drop the codes."""
         self._index = None
 
+    def _sample(self, n: int) -> Codes:
+        return self._open().sample(n)
+
     def _exact(self, queries: Queries, k: int) -> Results:
         return self._open().search(queries, k)
 

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_ids
+from bitrank.codes import sample_rows
 from bitrank.engines.contract import Engine, check_add, check_created, check_same_width
 from bitrank.engines.stages import Fetched
 from bitrank.lazy import import_extra
 from bitrank.progress import progress
-from bitrank.vocabulary import Codes, n_bytes
+from bitrank.vocabulary import Codes, Ids, n_bytes
 
 # Milvus's limit of results per query.
 MAX_CANDIDATES = 16_384
@@ -176,6 +177,30 @@ class MilvusEngine(Engine):
                 ids = np.fromiter((hit["id"] for hit in hits), np.int64, len(hits))
                 raw = b"".join(_bytes(hit["entity"]["code"]) for hit in hits)
                 yield ids, np.frombuffer(raw, np.uint8).reshape(len(hits), codes.shape[1])
+
+    def _sample(self, n: int) -> Codes:
+        ids = self._ids()
+        drawn, width = ids[sample_rows(len(ids), n)], n_bytes(self._open())
+        raw = []
+        for start in range(0, len(drawn), MAX_CANDIDATES):
+            with self._connection_errors():
+                part = drawn[start : start + MAX_CANDIDATES].tolist()
+                rows = self._client.get(self._name, ids=part, output_fields=["code"], timeout=self._timeout)
+            raw += [_bytes(row["code"]) for row in rows]
+        return np.frombuffer(b"".join(raw), np.uint8).reshape(-1, width)
+
+    def _ids(self) -> Ids:
+        """All ids, ascending."""
+        self.count()  # loads the collection
+        parts = []
+        with self._connection_errors():
+            pages = self._client.query_iterator(
+                self._name, batch_size=MAX_CANDIDATES, output_fields=["id"], timeout=self._timeout
+            )
+            while rows := pages.next():
+                parts.append(np.fromiter((row["id"] for row in rows), np.int64, len(rows)))
+            pages.close()
+        return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
     def _read(self, method: str, **arguments: Any) -> Any:
         """Call `search` or `query` of the client; load a collection that is not in memory, as after a restart."""

@@ -254,6 +254,13 @@ class PostgresEngine(Engine):
             order = f"({distance_sql(self._code, code, row, 'postgresql')})::bigint, {self._id}"
             yield self._run(lambda connection: self._nearest(connection, order, n))  # noqa: B023
 
+    def _sample(self, n: int) -> Codes:
+        def work(connection: Connection[Any]) -> Codes:
+            self._look(connection)
+            return self._nearest(connection, f"md5({self._id}::text)", n)[1]
+
+        return self._run(work)
+
     def _nearest(self, connection: Connection[Any], order: str, n: int) -> Fetched:
         """The first n rows in an order: fetched in binary, as records of one length."""
         query = (

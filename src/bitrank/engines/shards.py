@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bitrank.checks import check_ids
 from bitrank.codes import nearest
 from bitrank.engines.contract import Engine, check_add, check_created
-from bitrank.vocabulary import AnyQueries, Codes, Method, Results
+from bitrank.vocabulary import AnyQueries, Codes, Method, Results, n_bytes
 
 T = TypeVar("T")
 
@@ -111,6 +111,16 @@ class Shards(Engine):
     def count(self) -> int:
         """Number of codes in all shards."""
         return sum(self._all(lambda number: self._shards[number].count()))
+
+    def _sample(self, n: int) -> Codes:
+        """Draw from every shard in proportion to its codes."""
+        counts = self._all(lambda number: self._shards[number].count())
+        ends = np.round(np.cumsum([0, *counts]) * min(1.0, n / max(1, sum(counts)))).astype(int)
+        sizes = np.diff(ends).tolist()
+        empty = np.empty((0, n_bytes(self.n_bits)), np.uint8)
+        return np.concatenate(
+            self._all(lambda number: self._shards[number].sample(sizes[number]) if sizes[number] else empty)
+        )
 
     def close(self) -> None:
         """Close all connections."""

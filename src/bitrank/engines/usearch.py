@@ -14,12 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.codes import sample_rows
 from bitrank.engines.contract import check_add
 from bitrank.engines.local import LocalEngine
 from bitrank.engines.stages import Fetched
 from bitrank.lazy import import_extra
 from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Ids
+from bitrank.vocabulary import Codes, Ids, n_bytes
 
 # Codes added per call of USearch.
 BATCH = 10_000
@@ -82,6 +83,12 @@ class USearchEngine(LocalEngine):
                 continue
             ids = index.search(code, n, exact=self._compares_all).keys.astype(np.int64)
             yield ids, index.get(ids)
+
+    def _sample(self, n: int) -> Codes:
+        index = self._open()
+        ids = np.sort(np.asarray(index.keys, np.int64)) if len(index) else np.empty(0, np.int64)
+        drawn = ids[sample_rows(len(ids), n)]
+        return np.asarray(index.get(drawn)) if len(drawn) else np.empty((0, n_bytes(self._n_bits)), np.uint8)
 
     def _new(self, n_bits: int) -> Any:
         return self._usearch.Index(ndim=n_bits, metric="hamming", dtype="b1")

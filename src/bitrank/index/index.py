@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_ids, check_index_weights
+from bitrank.checks import check_codes, check_count, check_ids, check_index_weights
+from bitrank.codes import sample_rows
 from bitrank.index import storage
 from bitrank.index.searching import Searching
 from bitrank.index.segments import order_quality
@@ -181,6 +182,20 @@ class Index(Searching):
         array([[64]], dtype=uint8)
         """
         return self._snapshot.codes(check_ids(ids))
+
+    def sample(self, n: int) -> Codes:
+        """Draw n codes, or all where there are fewer: the same ones while the rows stay the same.
+
+        Examples
+        --------
+        >>> from bitrank.codes import pack
+        >>> Index(pack([[1, 0], [0, 1]])).sample(10)
+        array([[128],
+               [ 64]], dtype=uint8)
+        """
+        snapshot = self._snapshot
+        ids = snapshot.ids()
+        return snapshot.codes(ids[sample_rows(len(ids), check_count("n", n, 1))])
 
     def optimize(self) -> None:
         """Sort all rows for the current weights and drop removed ones, while searches continue.

@@ -135,7 +135,7 @@ class QueryVectorRanker(PerQueryRanker):
         Parameters
         ----------
         codes, y, queries, features : as in `Ranker.fit`
-        collection : packed codes or `Index`, optional
+        collection : packed codes, `Index` or engine, optional
             The collection that will be searched, or a sample of it. Its items need no labels: queries like them are
             kept near their own ranking where the labels say nothing of them, which serves classes that have none yet.
         """

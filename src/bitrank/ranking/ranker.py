@@ -153,7 +153,7 @@ class Ranker(BaseEstimator, ABC):
         queries : packed codes, or float array of shape (n_queries, n_bits)
         features : float array of shape (n_queries, n_features), optional
             Features of the kind that was learned from; queries without are answered by what needs none.
-        collection : packed codes or `Index`, optional
+        collection : packed codes, `Index` or engine, optional
             What will be searched, or a sample. Rankers per query tell from it which queries they have learned for.
 
         Returns

@@ -8,14 +8,13 @@ sample of the collection; distances are Hamming's.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_codes
-from bitrank.codes import distances
-from bitrank.index import Index
+from bitrank.codes import distances, sample_rows
 from bitrank.vocabulary import Codes, Rows, Weights
 
 MOST_ROWS = 10_000  # of a sample
@@ -32,6 +31,15 @@ _SLACK = 1.2
 _LABEL_QUANTILES, _PAIR_QUANTILES = (0.25, 0.75), (0.01, 0.10)
 
 Floats = npt.NDArray[np.float64]
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """A collection that draws codes of its own: an `Index`, an engine."""
+
+    def sample(self, n: int) -> Codes:
+        """Draw n codes, or all where there are fewer."""
+        ...
 
 
 def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None, doubt: float = DOUBT) -> Weights:
@@ -68,21 +76,13 @@ def trust_in_queries(codes: Codes, sample: Codes) -> Weights:
 
 
 def sample_collection(collection: Any, n_bits: int) -> Codes | None:
-    """At most 10 000 codes of a collection: packed codes, or an `Index`."""
+    """At most 10 000 codes of a collection: packed codes, an `Index` or an engine."""
     if collection is None:
         return None
-    if isinstance(collection, Index):
-        ids = collection.ids
-        return check_codes(collection.codes(ids[sample_rows(len(ids))]), n_bits, name="collection")
+    if isinstance(collection, Sampled) and not hasattr(collection, "__array__"):
+        return check_codes(collection.sample(MOST_ROWS), n_bits, name="collection")
     codes = check_codes(collection, n_bits, name="collection")
-    return codes[sample_rows(len(codes))]
-
-
-def sample_rows(n: int) -> Rows:
-    """Row numbers of a sample, the same for every call."""
-    if n <= MOST_ROWS:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(0).permutation(n)[:MOST_ROWS])
+    return codes[sample_rows(len(codes), MOST_ROWS)]
 
 
 def nearness(codes: Codes, sample: Codes, itself: Rows | None = None) -> Floats:
