@@ -163,7 +163,7 @@ def test_the_alarm_rings_when_the_active_version_is_behind_hamming(collection, t
         number = client.post("/profiles/default/versions", json={"weights": weights}).json()["number"]
         client.post(f"/profiles/default/versions/{number}/activate")
         user = User(client, collection[1], seed=3, random_share=0.0)
-        while user.n < 16 * step and not any(row["alarm"] for row in client.get("/profiles/default/quality").json()):
+        while user.n < 40 * step and not any(row["alarm"] for row in client.get("/profiles/default/quality").json()):
             user.answer(step)
         rung = next(row for row in client.get("/profiles/default/quality").json() if row["alarm"])
         assert rung["active"] < rung["hamming"]

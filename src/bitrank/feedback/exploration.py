@@ -59,12 +59,17 @@ def explore(query_code: Codes, top_codes: Codes, sample: Codes, n_slots: int, ra
     if n_slots < 0:
         raise ValueError(f"n_slots must be at least 0, got {n_slots}")
     drawn = draw_far(query_code, top_codes, sample, n_slots, random, distinct=True)
-    n_places = len(top_codes) + len(drawn)
-    explored = np.zeros(n_places, bool)
-    explored[random.choice(n_places, len(drawn), replace=False)] = True
-    rows = np.empty(n_places, np.int64)
+    explored = place_at_random(len(top_codes), len(drawn), random)
+    rows = np.empty(len(explored), np.int64)
     rows[explored], rows[~explored] = drawn, np.arange(len(top_codes))
     return MixedPage(rows, explored)
+
+
+def place_at_random(n_top: int, n_explored: int, random: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Choose the places of explored items on a page."""
+    explored = np.zeros(n_top + n_explored, bool)
+    explored[random.permutation(n_top + n_explored)[:n_explored]] = True
+    return explored
 
 
 def draw_far(
@@ -79,18 +84,32 @@ def draw_far(
     sample = check_codes(sample, name="sample")
     query = check_codes(np.atleast_2d(query_code), name="query_code")
     known = {row.tobytes() for row in (*query, *check_codes(top_codes, name="top_codes"))}
-    sample_distances = distances(query, sample, threads=1)[0]
-    order, counts = np.argsort(sample_distances, kind="stable"), np.bincount(sample_distances)
+    return draw_by_rank(distances(query, sample, threads=1)[0], sample, known, n, random, distinct)
+
+
+def draw_by_rank(
+    sample_distances: npt.NDArray[np.uint16],
+    sample: Codes,
+    known: set[bytes],
+    n: int,
+    random: np.random.Generator,
+    distinct: bool = False,
+) -> Rows:
+    """Draw rows of a sample by their distances from a query, except those whose code is known."""
+    counts = np.bincount(sample_distances)
     ends = np.cumsum(counts)
     drawn: list[int] = []
+    at_level: dict[int, Rows] = {}
     for _ in range(_MAX_ROUNDS if len(sample) else 0):
         ranks = (len(sample) ** random.random(2 * n)).astype(np.int64) - 1
-        levels = sample_distances[order[ranks]]
+        levels = np.searchsorted(ends, ranks, side="right").tolist()
         # Take any row at the distance of the drawn rank: the order within a tie means nothing.
-        rows = order[ends[levels] - 1 - (random.random(len(levels)) * counts[levels]).astype(np.int64)]
-        drawn += [row for row in rows.tolist() if sample[row].tobytes() not in known]
-        if distinct:
-            drawn = list(dict.fromkeys(drawn))
-        if len(drawn) >= n:
-            break
+        for level, share in zip(levels, random.random(2 * n).tolist(), strict=True):
+            if level not in at_level:
+                at_level[level] = np.flatnonzero(sample_distances == level)
+            row = int(at_level[level][int(share * counts[level])])
+            if sample[row].tobytes() not in known and not (distinct and row in drawn):
+                drawn.append(row)
+                if len(drawn) == n:
+                    return np.asarray(drawn, np.int64)
     return np.asarray(drawn[:n], np.int64)

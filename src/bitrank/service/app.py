@@ -15,7 +15,9 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 
 import bitrank
+from bitrank.service.asgi import App
 from bitrank.service.metrics import Gauge, Metrics, Observed
+from bitrank.service.quick_search import QuickSearch
 from bitrank.service.routes import items, profiles, search
 from bitrank.service.routes.problems import PROBLEMS
 from bitrank.service.security import Guard
@@ -26,7 +28,7 @@ HERE = Path(__file__).parent
 UNAVAILABLE = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError)
 
 
-def create_app(service: Service) -> FastAPI:
+def create_app(service: Service) -> App:
     """Create the application of a service, which it closes at shutdown."""
 
     @asynccontextmanager
@@ -51,10 +53,12 @@ def create_app(service: Service) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in UNAVAILABLE:
         app.add_exception_handler(kind, _unavailable)
+    app.add_exception_handler(Exception, _failed)
     settings = service.settings
-    app.add_middleware(Guard, token=settings.token, rate=settings.rate, image_origins=settings.image_origins)
-    app.add_middleware(Observed, metrics=metrics)
-    return app
+    # Around the application, not within it, so that the answer to an error is guarded and counted like any other.
+    quick = QuickSearch(app, service)
+    guard = Guard(quick, token=settings.token, rate=settings.rate, image_origins=settings.image_origins)
+    return Observed(guard, metrics)
 
 
 def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
@@ -108,6 +112,10 @@ async def _invalid(_: Request, error: Any) -> Response:
         where = ".".join(str(part) for part in problem["loc"] if part != "body")
         texts.append(f"{where}: {problem['msg']}" if where else problem["msg"])
     return JSONResponse({"detail": "; ".join(texts)}, 422)
+
+
+async def _failed(_: Request, __: Exception) -> Response:
+    return JSONResponse({"detail": "the service failed; its log says more"}, 500)
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:

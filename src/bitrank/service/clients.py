@@ -5,6 +5,10 @@ from __future__ import annotations
 import hmac
 import ipaddress
 
+from bitrank.service.asgi import Scope
+
+MAX_NAMES = 10_000  # names that are remembered
+
 
 class Clients:
     """Names of clients.
@@ -23,6 +27,17 @@ class Clients:
 
     def __init__(self, secret: bytes) -> None:
         self._key = hmac.digest(secret, b"clients", "sha256")
+        self._names: dict[str, str] = {}
+
+    def of(self, scope: Scope) -> str:
+        """Name the client of a request."""
+        address = scope["client"][0] if scope.get("client") else ""
+        name = self._names.get(address)
+        if name is None:
+            if len(self._names) >= MAX_NAMES:
+                self._names.clear()
+            name = self._names[address] = self.name(address)
+        return name
 
     def name(self, address: str) -> str:
         """Name the client at an address."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +22,9 @@ from bitrank.vocabulary import Codes, Ids, n_bytes
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
+
+
+MAX_FRAGMENTS = 100_000
 
 
 class UnknownItemError(ValueError):
@@ -54,6 +58,7 @@ class Collection:
         self._source, self._items = source, items
         self._ids: Ids = self.index.ids
         self._added: dict[int, Description] = {}
+        self._fragments: dict[int, str] = {}
         self._applied, self._stale = 0, False
         self._refreshing = threading.Lock()
         self.refresh()
@@ -80,9 +85,19 @@ class Collection:
         return self._source.hasher
 
     @property
+    def hasher_is_loaded(self) -> bool:
+        """Whether a search by vector need not wait for the hasher."""
+        return "hasher" in vars(self._source)
+
+    @property
     def takes_images(self) -> bool:
         """Whether a picture can be a query."""
         return self._source.vectorizer is not None
+
+    @property
+    def sorted_ids(self) -> Ids:
+        """All ids, ascending."""
+        return self._ids
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -160,6 +175,18 @@ class Collection:
         base = self._source.items.descriptions(ids)
         return [_with_address(item, added.get(item, known)) for item, known in zip(ids, base, strict=True)]
 
+    def fragments(self, ids: list[int]) -> list[str]:
+        """Look up the descriptions of items as the members of a JSON object; those of recent items are remembered."""
+        known = self._fragments
+        missing = [item for item in ids if item not in known]
+        if missing:
+            if len(known) + len(missing) > MAX_FRAGMENTS:
+                known, missing = {}, ids
+                self._fragments = known
+            for item, description in zip(missing, self.descriptions(missing), strict=True):
+                known[item] = msgspec.json.encode(description._asdict()).decode()[1:-1]
+        return [known[item] for item in ids]
+
     def picture(self, item: int) -> tuple[bytes, str] | None:
         """Read the picture of an item and its media type; None where the service has none."""
         if not self.has(item):
@@ -202,7 +229,7 @@ class Collection:
 
     def _apply(self, changed: list[Item]) -> None:
         ids = np.array([item.id for item in changed], np.int64)
-        known = _is_in(ids, self._ids)
+        known = is_in(ids, self._ids)
         gone = np.array([item.removed for item in changed])
         removed_ids = set(ids[gone].tolist())
         added = {item: description for item, description in self._added.items() if item not in removed_ids}
@@ -214,6 +241,7 @@ class Collection:
 
         # Descriptions come first and go last, so that a search never finds an item without one.
         self._added = self._added | added
+        self._fragments = {}
         new, replaced, removed = ~gone & ~known, ~gone & known, gone & known
         if replaced.any():
             self.index.update(ids[replaced], codes(replaced))
@@ -222,7 +250,7 @@ class Collection:
         if removed.any():
             self.index.remove(ids[removed])
         self._ids = _with_changes(self._ids, np.sort(ids[new]), ids[removed])
-        self._added = added
+        self._added, self._fragments = added, {}
 
     def _draw(self) -> Sample:
         self._stale = False
@@ -232,7 +260,7 @@ class Collection:
         return Sample(ids, self.index.codes(ids))
 
 
-def _is_in(ids: Ids, among: Ids) -> npt.NDArray[np.bool_]:
+def is_in(ids: Ids, among: Ids) -> npt.NDArray[np.bool_]:
     """Tell which ids are in a sorted array."""
     if not len(among):
         return np.zeros(len(ids), bool)
@@ -247,18 +275,18 @@ def _with_changes(ids: Ids, new: Ids, removed: Ids) -> Ids:
     return np.insert(ids, np.searchsorted(ids, new), new) if len(new) else ids
 
 
-def tie_ranks(distances: npt.NDArray[np.float32], explored: npt.NDArray[np.bool_]) -> list[int]:
+def tie_ranks(distances: list[float], explored: list[bool]) -> list[int]:
     """Number each place of a page by the first place with the same distance, from 1; explored items stand alone.
 
     Examples
     --------
-    >>> tie_ranks(np.float32([1, 2, 5, 2, 3]), np.array([False, False, True, False, False]))
+    >>> tie_ranks([1.0, 2.0, 5.0, 2.0, 3.0], [False, False, True, False, False])
     [1, 2, 3, 2, 5]
     """
     first: dict[float, int] = {}
     return [
         rank if is_explored else first.setdefault(distance, rank)
-        for rank, (distance, is_explored) in enumerate(zip(distances.tolist(), explored.tolist(), strict=True), 1)
+        for rank, (distance, is_explored) in enumerate(zip(distances, explored, strict=True), 1)
     ]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from bitrank.service.collection import SearchQuery
 
+MAX_SHOWN = 1000  # items of a page, or of several that continue each other
 LIFETIME_S = 24 * 3600
 MAX_TOKEN = 64 * 1024  # characters; a page of 1000 results takes about 15 000
 _MAC_BYTES = 16

@@ -15,14 +15,17 @@ MAX_BATCH = 1000
 MAX_SHOWN = 1000
 MAX_CHOSEN = 20
 MAX_TEXT = 2000
+MAX_CODE_TEXT = 16_384
+MAX_VECTOR = 65_536
 MAX_PAYLOAD = 16_384
 MAX_DEPTH = 16
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]
-ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-CodeText = Annotated[str, Field(min_length=1, max_length=16_384, description="hex digits or base64")]
+PROFILE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+ProfileName = Annotated[str, Field(pattern=PROFILE_PATTERN)]
+CodeText = Annotated[str, Field(min_length=1, max_length=MAX_CODE_TEXT, description="hex digits or base64")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Vector = Annotated[list[Number], Field(min_length=1, max_length=65_536)]
+Vector = Annotated[list[Number], Field(min_length=1, max_length=MAX_VECTOR)]
 TokenText = Annotated[str, Field(min_length=1, max_length=MAX_TOKEN, description="page_token of a search")]
 VersionNumber = Annotated[int, Field(ge=1, lt=2**31)]
 

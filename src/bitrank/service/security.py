@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import hmac
-import json
+import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from bitrank.service.asgi import App, Message, Receive, Scope, Send, answer_problem
 from bitrank.service.settings import LOOPBACK
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+logger = logging.getLogger("bitrank.service")
 
 MAX_BODY = 8 * 2**20
 MAX_CLIENTS = 10_000  # clients whose rate is remembered; the longest silent is forgotten first
@@ -75,7 +70,7 @@ class Guard:
 
         refused = self._refusal(scope, headers)
         if refused is not None:
-            await _answer(send_with_headers, *refused)
+            await answer_problem(send_with_headers, *refused)
             return
 
         size = 0
@@ -98,10 +93,16 @@ class Guard:
             started = True
             await send_with_headers(message)
 
-        with contextlib.suppress(_BodyTooLargeError):
+        try:
             await self._app(scope, receive_within_limit, send_once)
+        except _BodyTooLargeError:
+            pass
+        except Exception:
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            if not started:
+                await answer_problem(send_with_headers, 500, "the service failed; its log says more")
         if too_large and not started:
-            await _answer(send_with_headers, 413, self._too_large())
+            await answer_problem(send_with_headers, 413, self._too_large())
 
     def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
         host = headers.get(b"host", "")
@@ -173,14 +174,3 @@ def _host_name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-async def _answer(send: Send, status: int, detail: str) -> None:
-    body = json.dumps({"detail": detail}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b'Basic realm="bitrank", charset="UTF-8"'))
-    if status == 429:
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

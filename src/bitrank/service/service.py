@@ -5,37 +5,32 @@ Routes call it: it searches, logs answered pages, and knows the active weights o
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank import feedback
 from bitrank.checks import n_threads
 from bitrank.feedback.logged_pages import check_clicked
-from bitrank.feedback.pages import query_distances
+from bitrank.service.batching import Batches
 from bitrank.service.clients import Clients
-from bitrank.service.collection import Collection, SearchQuery, tie_ranks
+from bitrank.service.collection import Collection, SearchQuery
 from bitrank.service.learning import Learning
-from bitrank.service.page_tokens import PageToken, Signer
+from bitrank.service.page_tokens import Signer
+from bitrank.service.searching import Searcher, VersionChoice
 from bitrank.service.settings import Settings
 from bitrank.service.sources import Source
 from bitrank.service.store import Store
 from bitrank.service.store.profiles import DEFAULT, HAMMING, Version
-from bitrank.vocabulary import Ids, Weights
+from bitrank.vocabulary import Weights
 
-MAX_SHOWN = 1000
 POLL_S = 0.5  # Changes by other processes are seen after this long at the latest.
 
-Distances = npt.NDArray[np.float32]
-VersionChoice = int | Literal["candidate"] | None
+MAX_CODES_ON_LOOP = 200_000  # A batch of searches over more codes than this together leaves the event loop.
 
 logger = logging.getLogger("bitrank.service")
 
@@ -46,18 +41,6 @@ class UnknownVersionError(ValueError):
 
 class ReadOnlyError(ValueError):
     """A change of the profile hamming."""
-
-
-class PageRequest(NamedTuple):
-    """What a page of results should hold, and who asks for it."""
-
-    k: int = 20
-    profile: str = DEFAULT
-    version: VersionChoice = None
-    explore: int | None = None  # places for items from deeper ranks; None leaves it to the settings
-    chosen: Sequence[int] = ()
-    client: str = ""
-    continues: str | None = None  # token of the last page for the same query
 
 
 class Service:
@@ -85,7 +68,8 @@ class Service:
         self.refresh_active()
         self.learning = Learning(self.store, self.collection, settings.learn_imported)
         self.signer, self.clients = Signer(self.store.secret), Clients(self.store.secret)
-        self._random, self._drawing = np.random.default_rng(settings.random_state), threading.Lock()
+        self.searcher = Searcher(self.collection, self.signer, settings, self.weights)
+        self.batches = Batches(self.searcher.run, self._is_long, self.searchers)
         self._woken, self._closed = threading.Event(), threading.Event()
         # Two threads, since learning may take longer than a version may take to become active in every process.
         self._workers = [threading.Thread(target=work, daemon=True) for work in (self._follow, self._learn)]
@@ -100,6 +84,9 @@ class Service:
             worker.join()
         self.searchers.shutdown()
         self.store.close()
+
+    def _is_long(self, n_searches: int) -> bool:
+        return n_searches * len(self.collection) > MAX_CODES_ON_LOOP
 
     def wake(self) -> None:
         """Learn what is new in the store now, not at the next poll."""
@@ -138,6 +125,11 @@ class Service:
 
     # Weights
 
+    def knows(self, profile: str, version: VersionChoice) -> bool:
+        """Return whether the weights of a version are in memory."""
+        active = self._active.get(profile)
+        return active is not None and version in (None, "candidate", active.number)
+
     def active(self, profile: str) -> Version:
         """Return the active version of a profile."""
         version = self._active.get(profile)
@@ -171,104 +163,6 @@ class Service:
         if stored is None:
             raise UnknownVersionError(f"profile {profile!r} has no version {version}")
         return stored.number, stored.weights
-
-    # Searches
-
-    def search(self, query: SearchQuery, request: PageRequest) -> dict[str, Any]:
-        """Search for a page of results, without the item that is the query."""
-        k, profile, version, explore, chosen, client, continues = request
-        continued = None if continues is None else self._continued(continues, query, request)
-        number, weights = self.weights(profile, version)
-        if profile == HAMMING:
-            if chosen:
-                raise ValueError("the profile hamming weighs every bit the same: chosen needs another profile")
-            query = query._replace(vector=query.code)
-        elif chosen:
-            weights = self._adapt_to_choices(query, weights, chosen)
-        if explore is None:
-            explore = 0 if profile == HAMMING else self.settings.explore * k // self.settings.page_size
-        n_top = max(0, k - explore)
-        ids, distances = self._nearest(query, weights, n_top) if n_top else _NO_RESULTS
-        explored = np.zeros(len(ids), bool)
-        if explore:
-            ids, distances, explored = self._explore(query, ids, distances, weights, min(explore, k))
-        numbered = number if isinstance(number, int) else None
-        shown, flags = ids.tolist(), explored.tolist()
-        return {
-            "query": {"code": query.code.tobytes().hex(), "item": query.item},
-            "profile": profile,
-            "version": number,
-            "results": self._results(ids, distances, explored),
-            "page_token": self.signer.sign(query, client, profile, numbered, shown, flags, continued),
-        }
-
-    def _continued(self, token: str, query: SearchQuery, request: PageRequest) -> PageToken:
-        """Read the token of the last page for the same query."""
-        page = self.signer.read(token)
-        if (page.profile, page.item, page.code) != (request.profile, query.item, query.code.tobytes()):
-            raise ValueError("continues must be the token of a page of the same query and profile, got another")
-        if len(page.shown) + request.k > MAX_SHOWN:
-            raise ValueError(f"pages that continue each other must show at most {MAX_SHOWN} items, got more")
-        return page
-
-    def _nearest(self, query: SearchQuery, weights: Weights, k: int) -> tuple[Ids, Distances]:
-        """Find the k nearest items other than the query."""
-        results = self.collection.index.search(query.vector, k + (query.item is not None), weights=weights, threads=1)
-        keep = (results.ids[0] >= 0) & (results.ids[0] != query.item)
-        return results.ids[0][keep][:k], results.distances[0][keep][:k]
-
-    def _adapt_to_choices(self, query: SearchQuery, weights: Weights, chosen: Sequence[int]) -> Weights:
-        """Compute weights for this query alone that rank chosen items before the others of its first page."""
-        chosen = [item for item in dict.fromkeys(chosen) if self.collection.has(item) and item != query.item]
-        results = self.collection.index.search(query.vector, self.settings.page_size, weights=weights, threads=1)
-        passed = [item for item in results.ids[0].tolist() if item >= 0 and item not in (query.item, *chosen)]
-        codes = self.collection.codes
-        return feedback.adapt_to_choices(weights, query.vector, codes(passed), codes(chosen))
-
-    def _explore(
-        self, query: SearchQuery, ids: Ids, distances: Distances, weights: Weights, n_slots: int
-    ) -> tuple[Ids, Distances, npt.NDArray[np.bool_]]:
-        """Mix items from deeper ranks into the best results."""
-        sample = self.collection.sample
-        with self._drawing:
-            random = np.random.default_rng(self._random.integers(2**63))
-        try:
-            top = self.collection.index.codes(ids)
-        except ValueError:  # one of them was removed just now
-            return ids, distances, np.zeros(len(ids), bool)
-        rows, explored = feedback.explore(query.code[0], top, sample.codes, n_slots, random)
-        far = rows[explored]
-        mixed_ids, mixed_distances = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
-        mixed_ids[~explored], mixed_distances[~explored] = ids, distances
-        mixed_ids[explored] = sample.ids[far]
-        mixed_distances[explored] = query_distances(query.vector, sample.codes[far], weights)[0]
-        keep = ~explored
-        keep[explored] = [self.collection.has(item) for item in sample.ids[far].tolist()]
-        return mixed_ids[keep], mixed_distances[keep], explored[keep]
-
-    def _results(self, ids: Ids, distances: Distances, explored: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
-        listed = ids.tolist()
-        rows = zip(
-            listed,
-            distances.tolist(),
-            tie_ranks(distances, explored),
-            explored.tolist(),
-            self.collection.descriptions(listed),
-            strict=True,
-        )
-        return [
-            {
-                "id": item,
-                "rank": rank,
-                "distance": distance,
-                "tie": tie,
-                "explored": is_explored,
-                "title": description.title,
-                "image": description.image,
-                "payload": description.payload,
-            }
-            for rank, (item, distance, tie, is_explored, description) in enumerate(rows, 1)
-        ]
 
     # Pages
 
@@ -309,11 +203,3 @@ class Service:
         answer = self.store.pages.add(logged, page, signed=signed)
         self.wake()
         return answer
-
-
-_NO_RESULTS = (np.empty(0, np.int64), np.empty(0, np.float32))
-
-
-def to_json(value: Any) -> bytes:
-    """Encode a value as compact JSON."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -14,7 +13,8 @@ from bitrank.service import schemas
 from bitrank.service.collection import SearchQuery
 from bitrank.service.metrics import Metrics
 from bitrank.service.routes.problems import PROBLEMS, refusals
-from bitrank.service.service import PageRequest, Service, to_json
+from bitrank.service.searching import PageRequest, Plan
+from bitrank.service.service import Service
 from bitrank.service.store.profiles import DEFAULT
 
 KNOWN: dict[int | str, dict[str, Any]] = {200: {"model": schemas.Accepted, "description": "The page was known already"}}
@@ -33,26 +33,22 @@ def routes(service: Service, metrics: Metrics) -> APIRouter:
             return collection.query_of_code(body.code)
         return collection.query_of_vector(body.vector or [])
 
-    def search_page(make_query: Callable[[], SearchQuery], asked: PageRequest) -> Response:
-        start = time.perf_counter()
-        with refusals():
-            page = service.search(make_query(), asked)
-        page["took_ms"] = round((time.perf_counter() - start) * 1e3, 3)
-        return Response(to_json(page), media_type="application/json")
+    async def answer(make_query: Callable[[], SearchQuery], asked: PageRequest) -> Response:
+        def plan() -> Plan:
+            with refusals():
+                return service.searcher.plan(make_query(), asked)
 
-    async def queue(make_query: Callable[[], SearchQuery], asked: PageRequest) -> Response:
-        # As many searches run at once as there are cores; the others queue instead of slowing each other down.
-        return await asyncio.get_running_loop().run_in_executor(service.searchers, search_page, make_query, asked)
-
-    def client_of(request: Request) -> str:
-        return service.clients.name(request.client.host if request.client else "")
+        planned = await asyncio.get_running_loop().run_in_executor(service.searchers, plan)
+        return Response(await service.batches.answer(planned), media_type="application/json")
 
     @router.post("/search", response_model=schemas.Results)
     async def search(body: schemas.Search, request: Request, profile: ProfileQuery = None) -> Response:
         """Find the items nearest to an item, a code or a vector."""
         name = profile or body.profile or DEFAULT
-        asked = PageRequest(body.k, name, body.version, body.explore, body.chosen, client_of(request), body.continues)
-        return await queue(lambda: query_of(body), asked)
+        asked = PageRequest(
+            body.k, name, body.version, body.explore, body.chosen, service.clients.of(request.scope), body.continues
+        )
+        return await answer(lambda: query_of(body), asked)
 
     @router.post("/search/image", response_model=schemas.Results)
     async def search_image(
@@ -67,8 +63,10 @@ def routes(service: Service, metrics: Metrics) -> APIRouter:
     ) -> Response:
         """Find the items nearest to an uploaded picture."""
         data = await file.read()
-        asked = PageRequest(k, profile or DEFAULT, version, explore, chosen, client_of(request), continues)
-        return await queue(lambda: collection.query_of_image(data), asked)
+        asked = PageRequest(
+            k, profile or DEFAULT, version, explore, chosen, service.clients.of(request.scope), continues
+        )
+        return await answer(lambda: collection.query_of_image(data), asked)
 
     @router.post("/feedback", status_code=201, response_model=schemas.Accepted, responses=KNOWN)
     def feedback(body: schemas.Feedback, response: Response, profile: ProfileQuery = None) -> schemas.Accepted:

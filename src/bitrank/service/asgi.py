@@ -1,0 +1,33 @@
+"""Names of the ASGI interface, and a short answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """Return the first header of a name, or nothing."""
+    for known, value in scope["headers"]:
+        if known == name:
+            return bytes(value)
+    return b""
+
+
+async def answer_problem(send: Send, status: int, detail: str) -> None:
+    """Answer with what went wrong, as JSON."""
+    body = json.dumps({"detail": detail}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b'Basic realm="bitrank", charset="UTF-8"'))
+    if status in (429, 503):
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

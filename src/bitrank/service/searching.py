@@ -1,0 +1,213 @@
+"""`Searcher`: pages of results as JSON, for several queries at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from bitrank import feedback
+from bitrank.codes import distances, distances_to_rows, split_vectors
+from bitrank.feedback.exploration import draw_by_rank, place_at_random
+from bitrank.service.collection import Collection, SearchQuery, is_in, tie_ranks
+from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
+from bitrank.service.settings import Settings
+from bitrank.service.store.profiles import DEFAULT, HAMMING
+from bitrank.vocabulary import Ids, Queries, Weights
+
+Distances = npt.NDArray[np.float32]
+Flags = npt.NDArray[np.bool_]
+VersionChoice = int | Literal["candidate"] | None
+
+_FEW = 64  # Searches for at most this many results share a call of the index.
+
+
+class PageRequest(NamedTuple):
+    """What a page of results should hold, and who asks for it."""
+
+    k: int = 20
+    profile: str = DEFAULT
+    version: VersionChoice = None
+    explore: int | None = None  # places for items from deeper ranks; None leaves it to the settings
+    chosen: Sequence[int] = ()
+    client: str = ""
+    continues: str | None = None  # token of the last page for the same query
+
+
+class Plan(NamedTuple):
+    """A search that can run: nothing is left to look up."""
+
+    query: SearchQuery
+    request: PageRequest
+    version: int | str
+    queries: Queries  # one row, as the version ranks it
+    n_top: int
+    n_explored: int
+    continued: PageToken | None
+    start: float
+
+    @property
+    def n_wanted(self) -> int:
+        """Results to ask the index for: the query itself may be one of them."""
+        return self.n_top + (self.query.item is not None)
+
+
+class Searcher:
+    """Plan and run searches.
+
+    Parameters
+    ----------
+    collection : Collection
+    signer : Signer
+        Signs the pages.
+    settings : Settings
+    weights : callable
+        Returns the number and the weights of a version of a profile.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        signer: Signer,
+        settings: Settings,
+        weights: Callable[[str, VersionChoice], tuple[int | str, Weights]],
+    ) -> None:
+        self._collection, self._signer, self._settings, self._weights = collection, signer, settings, weights
+        self._random = np.random.default_rng(settings.random_state)
+
+    def plan(self, query: SearchQuery, request: PageRequest) -> Plan:
+        """Look up what a search needs; a ValueError says what is wrong with it."""
+        start = time.perf_counter()
+        profile, k, explore = request.profile, request.k, request.explore
+        continued = None if request.continues is None else self._continued(query, request)
+        number, weights = self._weights(profile, request.version)
+        if profile == HAMMING:
+            if request.chosen:
+                raise ValueError("the profile hamming weighs every bit the same: chosen needs another profile")
+            query = query._replace(vector=query.code)
+        elif request.chosen:
+            weights = self._adapt_to_choices(query, weights, request.chosen)
+        if explore is None:
+            explore = 0 if profile == HAMMING else self._settings.explore * k // self._settings.page_size
+        queries = _queries_for(query, weights)
+        return Plan(query, request, number, queries, max(0, k - explore), min(explore, k), continued, start)
+
+    def run(self, plans: list[Plan]) -> list[bytes]:
+        """Search for one page per plan; returns their JSON."""
+        tops = self._search(plans)
+        pages = self._explore(plans, tops)
+        return [self._body(plan, *page) for plan, page in zip(plans, pages, strict=True)]
+
+    def _continued(self, query: SearchQuery, request: PageRequest) -> PageToken:
+        """Read the token of the last page for the same query."""
+        page = self._signer.read(request.continues or "")
+        if (page.profile, page.item, page.code) != (request.profile, query.item, query.code.tobytes()):
+            raise ValueError("continues must be the token of a page of the same query and profile, got another")
+        if len(page.shown) + request.k > MAX_SHOWN:
+            raise ValueError(f"pages that continue each other must show at most {MAX_SHOWN} items, got more")
+        return page
+
+    def _adapt_to_choices(self, query: SearchQuery, weights: Weights, chosen: Sequence[int]) -> Weights:
+        """Compute weights for this query alone that rank chosen items before the others of its first page."""
+        collection = self._collection
+        chosen = [item for item in dict.fromkeys(chosen) if collection.has(item) and item != query.item]
+        results = collection.index.search(query.vector, self._settings.page_size, weights=weights, threads=1)
+        passed = [item for item in results.ids[0].tolist() if item >= 0 and item not in (query.item, *chosen)]
+        return feedback.adapt_to_choices(weights, query.vector, collection.codes(passed), collection.codes(chosen))
+
+    def _search(self, plans: list[Plan]) -> list[tuple[Ids, Distances]]:
+        """Find the best results of each plan, without the item that is its query."""
+        found = [_NO_RESULTS] * len(plans)
+        order = sorted((plan.n_wanted > _FEW, at) for at, plan in enumerate(plans) if plan.n_top)
+        for _, group in groupby(order, key=lambda pair: pair[0]):
+            rows = [at for _, at in group]
+            queries = _stack([plans[at].queries for at in rows])
+            n_wanted = max(plans[at].n_wanted for at in rows)
+            results = self._collection.index.search(queries, n_wanted, threads=1)
+            for at, ids, item_distances in zip(rows, results.ids, results.distances, strict=True):
+                keep = ids >= 0
+                if plans[at].query.item is not None:
+                    keep &= ids != plans[at].query.item
+                n = plans[at].n_top
+                found[at] = ids[keep][:n], item_distances[keep][:n]
+        return found
+
+    def _explore(
+        self, plans: list[Plan], tops: list[tuple[Ids, Distances]]
+    ) -> list[tuple[list[int], Distances, list[bool]]]:
+        """Mix items from deeper ranks into the best results."""
+        pages = [(ids.tolist(), item_distances, [False] * len(ids)) for ids, item_distances in tops]
+        exploring = [at for at, plan in enumerate(plans) if plan.n_explored]
+        if not exploring:
+            return pages
+        sample, index = self._collection.sample, self._collection.index
+        unique, at_unique = np.unique(np.concatenate([tops[at][0] for at in exploring]), return_inverse=True)
+        try:
+            top_codes = index.codes(unique)[at_unique]
+        except ValueError:  # one of them was removed just now
+            return pages
+        query_codes = np.concatenate([plans[at].query.code for at in exploring])
+        sample_distances = distances(query_codes, sample.codes, threads=1)
+        drawn, start = [], 0
+        for at, code, row in zip(exploring, query_codes, sample_distances, strict=True):
+            end = start + len(tops[at][0])
+            known = {code.tobytes(), *(top.tobytes() for top in top_codes[start:end])}
+            start = end
+            drawn.append(draw_by_rank(row, sample.codes, known, plans[at].n_explored, self._random, distinct=True))
+        present = is_in(sample.ids[np.concatenate(drawn)], self._collection.sorted_ids)
+        ends = np.cumsum([len(rows) for rows in drawn])
+        for at, rows, kept in zip(exploring, drawn, np.split(present, ends[:-1]), strict=True):
+            pages[at] = self._mix(plans[at], tops[at], rows[kept])
+        return pages
+
+    def _mix(self, plan: Plan, top: tuple[Ids, Distances], rows: Ids) -> tuple[list[int], Distances, list[bool]]:
+        sample = self._collection.sample
+        explored = place_at_random(len(top[0]), len(rows), self._random)
+        ids, item_distances = np.empty(len(explored), np.int64), np.empty(len(explored), np.float32)
+        ids[~explored], item_distances[~explored] = top
+        ids[explored] = sample.ids[rows]
+        code, weights = plan.queries.codes, plan.queries.weights
+        item_distances[explored] = distances_to_rows(code, sample.codes, rows[None], weights, threads=1)[0]
+        return ids.tolist(), item_distances, explored.tolist()
+
+    def _body(self, plan: Plan, ids: list[int], item_distances: Distances, explored: list[bool]) -> bytes:
+        query, request = plan.query, plan.request
+        version = plan.version if isinstance(plan.version, int) else None
+        token = self._signer.sign(query, request.client, request.profile, version, ids, explored, plan.continued)
+        values = item_distances.tolist()
+        rows = zip(ids, values, tie_ranks(values, explored), explored, self._collection.fragments(ids), strict=True)
+        results = ",".join(
+            f'{{"id":{item},"rank":{rank},"distance":{value},"tie":{tie},"explored":{_BOOLEANS[flag]},{fragment}}}'
+            for rank, (item, value, tie, flag, fragment) in enumerate(rows, 1)
+        )
+        item = "null" if query.item is None else query.item
+        took = round((time.perf_counter() - plan.start) * 1e3, 3)
+        head = f'{{"query":{{"code":"{query.code.tobytes().hex()}","item":{item}}},"profile":"{request.profile}"'
+        number = msgspec.json.encode(plan.version).decode()
+        return f'{head},"version":{number},"results":[{results}],"page_token":"{token}","took_ms":{took}}}'.encode()
+
+
+def _queries_for(query: SearchQuery, weights: Weights) -> Queries:
+    """Turn a query into its code and its weights under a version."""
+    if query.vector.dtype.kind != "f":
+        return Queries(query.vector, weights[None])
+    codes, magnitudes = split_vectors(query.vector)
+    scaled: Weights = weights * magnitudes
+    if not np.isfinite(scaled).all():
+        raise ValueError("the vector times the weights must be finite in float32, got infinity")
+    return Queries(codes, scaled)
+
+
+def _stack(rows: list[Queries]) -> Queries:
+    if len(rows) == 1:
+        return rows[0]
+    return Queries(np.concatenate([row.codes for row in rows]), np.concatenate([row.weights for row in rows]))
+
+
+_NO_RESULTS = (np.empty(0, np.int64), np.empty(0, np.float32))
+_BOOLEANS = {False: "false", True: "true"}
