@@ -2,8 +2,8 @@
 
 `python benchmarks/requests.py --against FOLDER` serves the embedded digits from this checkout and from the one in the
 folder (the root of a repository with a compiled kernel), sends searches to both in turn over 8 connections, and writes
-results/requests.json. A core's worth is a second of the CPU time of all processes of the server, so that other work on the
-machine changes little. Needs `wrk`.
+results/requests.json. A core's worth is one second of the CPU time of all processes of the server, so that other work
+on the machine changes little. Needs `wrk`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Server:
     """A `bitrank serve` over the digits, from a checkout."""
 
     def __init__(self, checkout: Path, folder: Path, *options: str) -> None:
-        code = f"import sys; sys.path.insert(0, {str(checkout / 'src')!r}); from bitrank.cli import main; sys.exit(main())"
+        code = (
+            f"import sys; sys.path.insert(0, {str(checkout / 'src')!r}); from bitrank.cli import main; sys.exit(main())"
+        )
         command = [sys.executable, "-c", code, "serve", "--port", "0", "--rate", "0", "--data", str(folder), *options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder.parent)
         self.url = self._process.stdout.readline().rpartition(" at ")[2].strip()
@@ -55,6 +57,7 @@ class Server:
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
+        """Stop it."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait()
 
@@ -83,7 +86,10 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        servers = {"this": Server(HERE, folder / "this"), "other": Server(arguments.against.resolve(), folder / "other")}
+        servers = {
+            "this": Server(HERE, folder / "this"),
+            "other": Server(arguments.against.resolve(), folder / "other"),
+        }
         try:
             for explore in arguments.explore:
                 script = folder / "search.lua"
@@ -106,7 +112,12 @@ def main() -> None:
         finally:
             for server in servers.values():
                 server.stop()
-    facts = {"connections": N_CONNECTIONS, "seconds": arguments.seconds, "python": platform.python_version(), "rows": rows}
+    facts = {
+        "connections": N_CONNECTIONS,
+        "seconds": arguments.seconds,
+        "python": platform.python_version(),
+        "rows": rows,
+    }
     write_results(arguments.output, facts)
 
 

@@ -23,6 +23,7 @@ from bitrank.index import Index
 from bitrank.service import images, sources
 from bitrank.service.collection import SearchQuery
 from bitrank.service.page_tokens import LIFETIME_S, Signer
+from bitrank.service.searching import PageRequest
 from bitrank.service.store import profiles
 from bitrank.service.store.page_log import read_page
 
@@ -168,6 +169,38 @@ def test_digits_are_found_by_their_own_pictures(tmp_path):
         near = client.post("/search/image?k=10&explore=0", files={"file": ("d.jpg", out.getvalue(), "image/jpeg")})
         labels = [result["payload"]["label"] for result in near.json()["results"]]
         assert labels.count(digits().labels[12]) >= 8
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_searches_that_run_together_are_those_that_run_alone(shared, data):
+    """One batch of any mixture, against the reference; the routes and the quick way answer alike."""
+    asked = data.draw(st.lists(st.tuples(st.integers(0, N - 1), st.integers(1, 90)), min_size=1, max_size=9))
+    kinds = [data.draw(st.sampled_from(["item", "code"])) for _ in asked]
+    searcher, collection = shared.service.searcher, shared.service.collection
+    plans = []
+    for (row, k), kind in zip(asked, kinds, strict=True):
+        by_item = kind == "item"
+        query = (
+            collection.query_of_item(int(IDS[row])) if by_item else collection.query_of_code(CODES[row].tobytes().hex())
+        )
+        plans.append(searcher.plan(query, PageRequest(k, explore=0)))
+    for (row, k), kind, body in zip(asked, kinds, searcher.run(plans), strict=True):
+        results = [(result["id"], result["distance"]) for result in json.loads(body)["results"]]
+        assert results == reference(BITS[row], np.ones(N_BITS), k, leave_out=IDS[row] if kind == "item" else None)
+
+
+def test_concurrent_searches_answer_their_own_clients(shared):
+    wrong = []
+
+    def search(row):
+        for k in (3, 70, 7):
+            response = shared.post("/search", json={"item": int(IDS[row]), "k": k, "explore": 0})
+            if hits(response) != reference(BITS[row], np.ones(N_BITS), k, leave_out=IDS[row]):
+                wrong.append(row)
+
+    in_threads(*(lambda row=row: search(row) for row in range(12)))
+    assert wrong == []
 
 
 # Feedback

@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import time
 
 import hypothesis
 import numpy as np
@@ -107,6 +108,27 @@ def test_every_answer_carries_a_strict_policy(open_client):
         assert "http" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
     assert "access-control-allow-origin" not in open_client.get("/", headers={"origin": "https://a.example"}).headers
+
+
+@pytest.mark.parametrize("path", ["/search", "/profiles/default/versions"])
+def test_errors_of_the_service_carry_the_policy_too(open_client, monkeypatch, caplog, path):
+    def fail(*_):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(open_client.service.batches, "_run", fail)
+    monkeypatch.setattr(open_client.service.store.profiles, "activations", fail)
+    response = open_client.post(path, json={"item": 0}) if path == "/search" else open_client.get(path)
+    assert response.status_code == 500
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "its log says more" in response.json()["detail"]
+    assert "secret" not in response.text
+    end = time.monotonic() + 20  # the answer may come before the line of the log
+    while "secret detail" not in caplog.text and time.monotonic() < end:
+        time.sleep(0.01)
+    assert "secret detail" in caplog.text
+    monkeypatch.undo()
+    assert open_client.post("/search", json={"item": 0}).status_code == 200
 
 
 def test_image_hosts_are_named_by_the_operator(tmp_path):

@@ -6,7 +6,7 @@ page. Clicks on them are therefore fair to every version, and the click gate can
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -88,7 +88,7 @@ def draw_far(
 
 
 def draw_by_rank(
-    sample_distances: npt.NDArray[np.uint16],
+    sample_distances: npt.NDArray[Any],
     sample: Codes,
     known: set[bytes],
     n: int,
@@ -96,20 +96,17 @@ def draw_by_rank(
     distinct: bool = False,
 ) -> Rows:
     """Draw rows of a sample by their distances from a query, except those whose code is known."""
-    counts = np.bincount(sample_distances)
-    ends = np.cumsum(counts)
+    order = sample_distances.argsort(kind="stable")  # a radix sort, as distances are small
+    ranked = sample_distances[order]
     drawn: list[int] = []
-    at_level: dict[int, Rows] = {}
     for _ in range(_MAX_ROUNDS if len(sample) else 0):
         ranks = (len(sample) ** random.random(2 * n)).astype(np.int64) - 1
-        levels = np.searchsorted(ends, ranks, side="right").tolist()
+        levels = ranked[ranks]
         # Take any row at the distance of the drawn rank: the order within a tie means nothing.
-        for level, share in zip(levels, random.random(2 * n).tolist(), strict=True):
-            if level not in at_level:
-                at_level[level] = np.flatnonzero(sample_distances == level)
-            row = int(at_level[level][int(share * counts[level])])
+        first, end = ranked.searchsorted(levels), ranked.searchsorted(levels, "right")
+        for row in order[first + (random.random(2 * n) * (end - first)).astype(np.int64)].tolist():
             if sample[row].tobytes() not in known and not (distinct and row in drawn):
                 drawn.append(row)
                 if len(drawn) == n:
                     return np.asarray(drawn, np.int64)
-    return np.asarray(drawn[:n], np.int64)
+    return np.asarray(drawn, np.int64)

@@ -37,7 +37,7 @@ class _Search(msgspec.Struct, forbid_unknown_fields=True):
     explore: Annotated[int, Meta(ge=0, le=schemas.MAX_K)] | None = None
 
 
-_decode = msgspec.json.Decoder(_Search).decode
+decode = msgspec.json.Decoder(_Search).decode
 _decode_profile = msgspec.json.Decoder(_Profile).decode
 
 
@@ -80,7 +80,7 @@ class QuickSearch:
         """Plan a search with what is in memory; None where that is not enough, or the request is wrong."""
         service = self._service
         try:
-            asked = _decode(body)
+            asked = decode(body)
             profile = self._profile(scope, asked)
             if not service.knows(profile, asked.version):
                 return None

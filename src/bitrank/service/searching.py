@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import feedback
-from bitrank.codes import distances, distances_to_rows, split_vectors
+from bitrank.codes import split_vectors
 from bitrank.feedback.exploration import draw_by_rank, place_at_random
 from bitrank.service.collection import Collection, SearchQuery, is_in, tie_ranks
 from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
@@ -145,24 +145,24 @@ class Searcher:
         exploring = [at for at, plan in enumerate(plans) if plan.n_explored]
         if not exploring:
             return pages
-        sample, index = self._collection.sample, self._collection.index
-        unique, at_unique = np.unique(np.concatenate([tops[at][0] for at in exploring]), return_inverse=True)
+        sample = self._collection.sample
         try:
-            top_codes = index.codes(unique)[at_unique]
+            top_codes = self._collection.rows_of(np.concatenate([tops[at][0] for at in exploring]))
         except ValueError:  # one of them was removed just now
             return pages
-        query_codes = np.concatenate([plans[at].query.code for at in exploring])
-        sample_distances = distances(query_codes, sample.codes, threads=1)
         drawn, start = [], 0
-        for at, code, row in zip(exploring, query_codes, sample_distances, strict=True):
-            end = start + len(tops[at][0])
+        for at in exploring:
+            plan, end = plans[at], start + len(tops[at][0])
+            code = plan.query.code[0]
             known = {code.tobytes(), *(top.tobytes() for top in top_codes[start:end])}
             start = end
-            drawn.append(draw_by_rank(row, sample.codes, known, plans[at].n_explored, self._random, distinct=True))
+            row = sample.distances(code)
+            drawn.append(draw_by_rank(row, sample.codes, known, plan.n_explored, self._random, distinct=True))
         present = is_in(sample.ids[np.concatenate(drawn)], self._collection.sorted_ids)
-        ends = np.cumsum([len(rows) for rows in drawn])
-        for at, rows, kept in zip(exploring, drawn, np.split(present, ends[:-1]), strict=True):
-            pages[at] = self._mix(plans[at], tops[at], rows[kept])
+        start = 0
+        for at, rows in zip(exploring, drawn, strict=True):
+            pages[at] = self._mix(plans[at], tops[at], rows[present[start : start + len(rows)]])
+            start += len(rows)
         return pages
 
     def _mix(self, plan: Plan, top: tuple[Ids, Distances], rows: Ids) -> tuple[list[int], Distances, list[bool]]:
@@ -171,8 +171,8 @@ class Searcher:
         ids, item_distances = np.empty(len(explored), np.int64), np.empty(len(explored), np.float32)
         ids[~explored], item_distances[~explored] = top
         ids[explored] = sample.ids[rows]
-        code, weights = plan.queries.codes, plan.queries.weights
-        item_distances[explored] = distances_to_rows(code, sample.codes, rows[None], weights, threads=1)[0]
+        code, weights = plan.queries.codes, plan.queries.weights[0]
+        item_distances[explored] = np.unpackbits(sample.codes[rows] ^ code, axis=1, count=len(weights)) @ weights
         return ids.tolist(), item_distances, explored.tolist()
 
     def _body(self, plan: Plan, ids: list[int], item_distances: Distances, explored: list[bool]) -> bytes:
