@@ -13,6 +13,7 @@ from bitrank.ranking import listwise, near
 from bitrank.ranking.batches import LabelBatches
 from bitrank.ranking.gate import BLENDS
 from bitrank.ranking.network import Network, start_network, train
+from bitrank.ranking.trust import Unlabelled
 
 
 def fast(**options):
@@ -61,7 +62,8 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden):
     filled = Network(*(rng.normal(size=array.shape).astype(np.float32) for array in start))
     seen = []
     monkeypatch.setattr(listwise.Adam, "step", lambda self, gradient, schedule: seen.append(gradient))
-    batches = LabelBatches(codes, n_bits, y, np.arange(12), unlabelled=codes[:7])
+    newness = rng.random(7).astype(np.float32)
+    batches = LabelBatches(codes, n_bits, y, np.arange(12), Unlabelled(codes[:7], newness))
     options = {"rate": 0.1, "n_steps": 1, "random": np.random.default_rng(1), "label": ""}
     more = []
 
@@ -75,7 +77,8 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden):
     random = np.random.default_rng(1)
     queries, items = random.integers(12, size=12), random.integers(12, size=12)
     similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)
-    unlabelled, others = codes[random.integers(7, size=128)], codes[random.integers(7, size=512)]
+    new, more_new = random.integers(7, size=128), random.integers(7, size=512)
+    unlabelled, others = codes[new], codes[more_new]
     np.testing.assert_array_equal(batch.queries, queries)
     np.testing.assert_array_equal(batch.unlabelled, unlabelled)
     own = np.exp(4 / np.sqrt(n_bits) * signs(unlabelled, n_bits) @ signs(others, n_bits).T)
@@ -89,8 +92,10 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden):
             vectors = vectors + np.maximum(given @ arrays[2].T, 0) @ arrays[3].T
         pulled = vectors[12:] @ signs(others, n_bits).T
         logs = pulled - np.log(np.exp(pulled).sum(axis=1, keepdims=True))
-        pull = 0.3 * (own * (np.log(own) - logs)).sum(axis=1).mean()
-        return direct_loss(vectors[:12] @ bits[items].T, similar) + pull
+        pull = 0.8 * (newness[new] * (own * (np.log(own) - logs)).sum(axis=1)).mean()
+        passed_over = vectors[:12] @ signs(others, n_bits).T + np.log(0.2 * newness[more_new])
+        scores = np.hstack([vectors[:12] @ bits[items].T, passed_over])
+        return direct_loss(scores, np.hstack([similar, np.zeros((12, 512), bool)])) + pull
 
     at = [array.astype(float) for array in filled][: 4 if n_hidden else 2]
     assert len(seen) == len(at)

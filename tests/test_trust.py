@@ -9,7 +9,14 @@ from bitrank import ITQ, Index, QueryAdaptiveRanker, QueryVectorRanker
 from bitrank.codes import distances, hamming, pack
 from bitrank.datasets import digits
 from bitrank.metrics import average_precision, precision_at
-from bitrank.ranking.trust import MOST_ROWS, nearness, sample_collection, trust_in_classes, trust_in_queries
+from bitrank.ranking.trust import (
+    MOST_ROWS,
+    nearness,
+    sample_collection,
+    trust_in_classes,
+    trust_in_queries,
+    unlabelled_items,
+)
 
 N_BITS = 64
 
@@ -39,11 +46,12 @@ def test_seen_classes_are_trusted_and_new_ones_are_not(low):
     codes, y, _ = clusters()
     train, rest = codes[:2000][(y[:2000] < 5) == low], codes[2000:]
     seen = (y[2000:] < 5) == low
-    trust = trust_in_classes(rest, train, rest)
-    assert trust.dtype == np.float32
-    assert ((trust >= 0) & (trust <= 1)).all()
-    assert trust[seen].mean() > 0.5
-    assert trust[~seen].mean() < 0.1
+    for careful, least, most in ((True, 0.35, 0.05), (False, 0.6, 0.2)):
+        trust = trust_in_classes(rest, train, rest, careful=careful)
+        assert trust.dtype == np.float32
+        assert ((trust >= 0) & (trust <= 1)).all()
+        assert trust[seen].mean() > least
+        assert trust[~seen].mean() < most
     careful = trust_in_classes(rest, train, None)
     assert careful[~seen].mean() < 0.08
     assert careful[seen].mean() > 0.3
@@ -51,7 +59,16 @@ def test_seen_classes_are_trusted_and_new_ones_are_not(low):
 
 def test_where_all_classes_were_seen_all_queries_are_trusted():
     codes, *_ = clusters()
-    assert trust_in_classes(codes[2000:], codes[:2000], codes[2000:]).mean() > 0.9
+    assert trust_in_classes(codes[2000:], codes[:2000], codes[2000:], careful=False).mean() > 0.9
+
+
+def test_items_of_new_classes_are_told_from_those_of_seen_ones():
+    codes, y, _ = clusters()
+    assert unlabelled_items(codes, None) is None
+    assert unlabelled_items(codes, codes[:9]) is None
+    items = unlabelled_items(codes[:2000][y[:2000] < 5], codes[2000:])
+    np.testing.assert_array_equal(items.codes, codes[2000:])
+    assert items.newness[y[2000:] >= 5].mean() > 0.75 > 0.4 > items.newness[y[2000:] < 5].mean()
 
 
 def test_queries_unlike_the_training_queries_are_not_trusted():
@@ -67,8 +84,10 @@ def test_queries_unlike_the_training_queries_are_not_trusted():
 def test_a_collection_is_codes_or_an_index():
     codes, *_ = clusters()
     assert sample_collection(None, N_BITS) is None
-    np.testing.assert_array_equal(sample_collection(codes, N_BITS), codes)
-    np.testing.assert_array_equal(sample_collection(Index(codes), N_BITS), codes)
+    sample = sample_collection(codes, N_BITS)
+    np.testing.assert_array_equal(np.sort(sample, axis=0), np.sort(codes, axis=0))
+    assert (sample != codes).any(), "rows in random order: collections may be sorted by class"
+    np.testing.assert_array_equal(sample_collection(Index(codes), N_BITS), sample)
     many = np.zeros((MOST_ROWS + 5, 8), np.uint8)
     assert len(sample_collection(many, N_BITS)) == len(sample_collection(Index(many), N_BITS)) == MOST_ROWS
     for bad in (codes[:, :4], codes.astype(int), "codes"):

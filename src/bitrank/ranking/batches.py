@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from bitrank.codes import signs
 from bitrank.ranking.evidence import Matrix
 from bitrank.ranking.listwise import loss_gradient, softmax
+from bitrank.ranking.trust import Unlabelled
 from bitrank.vocabulary import Codes, Rows
 
 _N_QUERIES, _N_ITEMS, _N_PULL = 256, 1024, 512  # per batch
@@ -18,8 +20,10 @@ _N_QUERIES, _N_ITEMS, _N_PULL = 256, 1024, 512  # per batch
 _OTHERS = 0.2
 # Weight of the pull towards the query's own ranking, which keeps items findable that no pair names.
 _PULL = np.float32(0.3)
-# What a label learner's own ranking of unlabelled items is multiplied by, divided by √n_bits.
-_LABEL_SHARPNESS = 4.0
+# The same for unlabelled items as queries, the factor of their own scores, divided by √n_bits, and their weight as
+# items that labelled queries pass over. On halves of the classes of four data sets these kept three quarters of the
+# gain of seen classes and more, at a loss in precision at 10 of new ones of .01 on average.
+_NEW_PULL, _NEW_SHARPNESS, _NEW_WEIGHT = np.float32(0.8), 4.0, np.float32(0.2)
 
 
 class Batch(NamedTuple):
@@ -44,11 +48,14 @@ class Batches(Protocol):
 class LabelBatches:
     """Rows of labelled codes query each other; rows of one class are similar.
 
-    Unlabelled codes, where there are any, are queries too: their vectors are pulled towards their own ranking of
-    unlabelled items, so that what is learned leaves alone what it knows nothing about.
+    Unlabelled items, where there are any, count by how probably they are of a kind that no label names. They are
+    dissimilar to labelled queries; as queries they are pulled towards their own ranking of unlabelled items, so that
+    what is learned leaves alone what it knows nothing about.
     """
 
-    def __init__(self, codes: Codes, n_bits: int, classes: Rows, rows: Rows, unlabelled: Codes | None = None) -> None:
+    def __init__(
+        self, codes: Codes, n_bits: int, classes: Rows, rows: Rows, unlabelled: Unlabelled | None = None
+    ) -> None:
         self.codes, self.n_bits, self.classes, self.rows = codes, n_bits, classes, rows
         self.unlabelled = unlabelled
 
@@ -59,25 +66,36 @@ class LabelBatches:
         similar = self.classes[queries][:, None] == self.classes[items]
         similar &= queries[:, None] != items
         item_bits = signs(self.codes[items], self.n_bits)
+        if self.unlabelled is None:
+            return Batch(queries, lambda vectors: loss_gradient(vectors @ item_bits.T, similar) @ item_bits)
+        return self._beside_unlabelled(queries, item_bits, similar, self.unlabelled, random)
+
+    def _beside_unlabelled(
+        self,
+        queries: Rows,
+        item_bits: Matrix,
+        similar: npt.NDArray[np.bool_],
+        unlabelled: Unlabelled,
+        random: np.random.Generator,
+    ) -> Batch:
+        n, n_bits = len(unlabelled.codes), self.n_bits
+        more, others = (random.integers(n, size=size) for size in (_N_QUERIES // 2, _N_PULL))
+        other_bits = signs(unlabelled.codes[others], n_bits)
+        bits = np.vstack([item_bits, other_bits])
+        shift = np.zeros(len(bits), np.float32)
+        shift[len(item_bits) :] = np.log(_NEW_WEIGHT * unlabelled.newness[others] + np.float32(1e-9))
+        passed_over = np.zeros((len(queries), len(others)), bool)
+        similar = np.hstack([similar, passed_over])
+        sharpness = np.float32(_NEW_SHARPNESS / np.sqrt(n_bits))
+        own = softmax(np.asarray(sharpness * signs(unlabelled.codes[more], n_bits) @ other_bits.T, np.float32))
+        pull = (_NEW_PULL / np.float32(len(more)) * unlabelled.newness[more])[:, None]
 
         def gradient(vectors: Matrix) -> Matrix:
-            by_vector: Matrix = loss_gradient(vectors @ item_bits.T, similar) @ item_bits
-            return by_vector
-
-        if self.unlabelled is None:
-            return Batch(queries, gradient)
-        more, others = (
-            self.unlabelled[random.integers(len(self.unlabelled), size=size)] for size in (_N_QUERIES // 2, _N_PULL)
-        )
-        other_bits = signs(others, self.n_bits)
-        sharpness = np.float32(_LABEL_SHARPNESS / np.sqrt(self.n_bits))
-        own = softmax(np.asarray(sharpness * signs(more, self.n_bits) @ other_bits.T, np.float32))
-
-        def gradient_of_both(vectors: Matrix) -> Matrix:
+            of_labelled = loss_gradient(vectors[: len(queries)] @ bits.T + shift, similar) @ bits
             pulled = (softmax(vectors[len(queries) :] @ other_bits.T) - own) @ other_bits
-            return np.vstack([gradient(vectors[: len(queries)]), _PULL / np.float32(len(more)) * pulled])
+            return np.vstack([of_labelled, pull * pulled])
 
-        return Batch(queries, gradient_of_both, more)
+        return Batch(queries, gradient, unlabelled.codes[more])
 
 
 class PairBatches:

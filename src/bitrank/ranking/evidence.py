@@ -27,14 +27,14 @@ class QueryRows(NamedTuple):
 
 
 class LabelEvidence(NamedTuple):
-    """Codes with one class per row, the same rows as queries, and codes that have no label."""
+    """Codes with one class per row, the same rows as queries, and a sample of the collection to be searched."""
 
     codes: Codes
     y: npt.NDArray[Any]
     queries: QueryRows
     features: Matrix | None
     n_bits: int
-    unlabelled: Codes | None = None
+    collection: Codes | None = None
 
 
 class ConstraintEvidence(NamedTuple):

@@ -12,7 +12,7 @@ from bitrank.archives import Archive
 from bitrank.checks import check_codes
 from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
 from bitrank.ranking.ranker import GatedRanker
-from bitrank.ranking.trust import DOUBT, MOST_ROWS, sample_collection, trust_in_classes, trust_in_queries
+from bitrank.ranking.trust import MOST_ROWS, sample_collection, trust_in_classes, trust_in_queries
 from bitrank.vocabulary import Codes, Queries, Weights
 
 
@@ -20,13 +20,14 @@ class PerQueryRanker(GatedRanker):
     """A ranker that treats every query by itself, and trusts what it learned as far as the query is like it.
 
     It keeps a sample of the codes that it learned from: training rows, or training queries where it learned from pairs.
+    Where it learned beside a collection, it keeps a sample of that too, for queries whose collection is not named.
     """
 
     learned_from_: str  # "labels" or "pairs"
-    knows_collection_: bool
     sample_: Codes
+    collection_: Codes  # without rows where it learned without a collection
 
-    _facts: ClassVar[tuple[str, ...]] = ("learned_from_", "knows_collection_")
+    _facts: ClassVar[tuple[str, ...]] = ("learned_from_",)
 
     def _keep_sample(self, evidence: LabelEvidence | PairEvidence, random: np.random.Generator) -> None:
         """Keep codes to tell the trust of queries from."""
@@ -34,19 +35,22 @@ class PerQueryRanker(GatedRanker):
         if isinstance(evidence, PairEvidence):
             codes = codes[np.unique(evidence.pairs[evidence.pairs[:, 2] > 0, 0])]
         self.learned_from_ = "pairs" if isinstance(evidence, PairEvidence) else "labels"
-        self.knows_collection_ = isinstance(evidence, LabelEvidence) and evidence.unlabelled is not None
-        self.sample_ = codes[np.sort(random.permutation(len(codes))[:MOST_ROWS])]
+        self.sample_ = codes[random.permutation(len(codes))[:MOST_ROWS]]
+        self.collection_ = self.sample_[:0]
+        if isinstance(evidence, LabelEvidence) and evidence.collection is not None:
+            self.collection_ = evidence.collection
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
+        beside = len(self.collection_) > 0
         codes = sample_collection(collection, self.n_bits_)
+        if codes is None and beside:
+            codes = self.collection_
         if self.blend_ == 0:
             trust = np.ones(len(queries.codes), np.float32)  # the query itself is all there is
         elif self.learned_from_ == "pairs":
             trust = trust_in_queries(queries.codes, self.sample_)
         else:
-            # What was learned beside unlabelled items does little harm to queries that are like these.
-            doubt = 0.0 if self.knows_collection_ else DOUBT
-            trust = trust_in_classes(queries.codes, self.sample_, codes, doubt)
+            trust = trust_in_classes(queries.codes, self.sample_, codes, careful=not beside)
         return self._vectors_for(queries, features, trust)
 
     @abstractmethod
@@ -55,14 +59,15 @@ class PerQueryRanker(GatedRanker):
 
     def _to_archive(self) -> Archive:
         archive = super()._to_archive()
-        archive.arrays["sample_"] = self.sample_
+        archive.arrays.update({name: getattr(self, name) for name in ("sample_", "collection_")})
         return archive
 
     @classmethod
     def _from_archive(cls, archive: Archive) -> Self:
-        sample = archive.arrays.pop("sample_", None)
+        samples = {name: archive.arrays.pop(name, None) for name in ("sample_", "collection_")}
         ranker = super()._from_archive(archive)
-        ranker.sample_ = check_codes(sample, ranker.n_bits_, name="sample_")
+        for name, codes in samples.items():
+            setattr(ranker, name, check_codes(codes, ranker.n_bits_, name=name))
         if ranker.learned_from_ not in ("labels", "pairs"):
             raise ValueError(f'expected learned_from_ "labels" or "pairs", got {ranker.learned_from_!r:.80}')
         return ranker

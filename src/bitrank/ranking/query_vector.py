@@ -15,7 +15,7 @@ import numpy.typing as npt
 from bitrank.archives import Archive, check_shapes
 from bitrank.codes import signs, split_vectors
 from bitrank.ranking import gate, pair_gate
-from bitrank.ranking.batches import Batch, Batches, LabelBatches, PairBatches
+from bitrank.ranking.batches import Batch, LabelBatches, PairBatches
 from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows, check_label_evidence
 from bitrank.ranking.held_out import Validation
 from bitrank.ranking.inputs import Inputs, take
@@ -23,7 +23,7 @@ from bitrank.ranking.listwise import class_numbers
 from bitrank.ranking.near import Factor, mean_one
 from bitrank.ranking.network import Network, start_network, train
 from bitrank.ranking.per_query import PerQueryRanker
-from bitrank.ranking.trust import sample_collection
+from bitrank.ranking.trust import MOST_ROWS, sample_collection, unlabelled_items
 from bitrank.vocabulary import Codes, Queries, Rows, Weights
 
 # Learning rates are divided by the number of bits.
@@ -98,7 +98,7 @@ class QueryVectorRanker(PerQueryRanker):
     """
 
     learns_from = frozenset({"labels", "pairs", "features"})
-    _facts = ("learned_from_", "knows_collection_", "n_features_")
+    _facts = ("learned_from_", "n_features_")
 
     bits_part_: Part
     full_part_: Part
@@ -136,11 +136,12 @@ class QueryVectorRanker(PerQueryRanker):
         ----------
         codes, y, queries, features : as in `Ranker.fit`
         collection : packed codes, `Index` or engine, optional
-            The collection that will be searched, or a sample of it. Its items need no labels: queries like them are
-            kept near their own ranking where the labels say nothing of them, which serves classes that have none yet.
+            The collection that will be searched, or a sample of it. Its items need no labels: those unlike the rows
+            of `codes` stand for classes that have none yet. Labelled queries learn to pass over them, and as queries
+            they keep their own ranking.
         """
         evidence = check_label_evidence(codes, y, queries, features, self.n_bits)
-        self._fit_labels(evidence._replace(unlabelled=sample_collection(collection, evidence.n_bits)))
+        self._fit_labels(evidence._replace(collection=sample_collection(collection, evidence.n_bits)))
         return self
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
@@ -308,11 +309,16 @@ class _Learner:
 class _LabelLearner(_Learner):
     """Networks learned from labels."""
 
+    def __init__(self, ranker: QueryVectorRanker, evidence: LabelEvidence, random: np.random.Generator) -> None:
+        super().__init__(ranker, evidence, random)
+        sample = evidence.codes[random.permutation(len(evidence.codes))[:MOST_ROWS]]
+        self.unlabelled = unlabelled_items(sample, evidence.collection)
+
     def train(self, kind: str, rows: Rows | None, label: str) -> Network:
         evidence, n_bits = self.evidence, self.evidence.n_bits
         classes = class_numbers(evidence.y, len(evidence.codes))
         rows = np.arange(len(classes)) if rows is None else rows
-        batches: Batches = LabelBatches(evidence.codes, n_bits, classes, rows, evidence.unlabelled)
+        batches = LabelBatches(evidence.codes, n_bits, classes, rows, self.unlabelled)
         n_inputs = self.inputs[kind].n_inputs(n_bits)
         network = start_network(n_bits, n_inputs, self.random, n_hidden=self.ranker.n_hidden)
         return train(
