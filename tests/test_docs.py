@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 from pathlib import Path
@@ -69,6 +70,23 @@ def test_readme_shows_the_results_of_the_experiments():
     picture, table = (ROOT / "experiments" / "results" / "readme.md").read_text(encoding="utf-8").strip().split("\n\n")
     assert re.search(r"!\[.*?\]\(.*?\)", readme)[0] == picture
     assert table in readme
+
+
+def test_readme_shows_the_measured_speed():
+    """Its multiples of FAISS are those that `make bench` wrote."""
+    records = json.loads((ROOT / "benchmarks" / "results" / "search.json").read_text(encoding="utf-8"))["records"]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    for section, digits, sentence in (
+        ("real", 0, "64 or 128 bits it is {} to {} times as fast"),
+        ("long", 1, "at 256 to 1024 bits, {} to {} times ("),
+    ):
+        times = [
+            record["times_flat"]
+            for record in records
+            if record["section"] == section and record["contender"].startswith("bitrank")
+        ]
+        least, most = (f"{value:.{digits}f}" for value in (min(times), max(times)))
+        assert sentence.format(least, most) in readme
 
 
 @pytest.mark.parametrize("name", MODULES)
