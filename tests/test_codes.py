@@ -224,5 +224,5 @@ def test_weights_that_do_not_fit(distance, weights, message):
 @pytest.mark.parametrize("threads", [0, -1])
 def test_threads_must_be_positive(threads):
     codes = random_codes(3, 16)
-    with pytest.raises(ValueError, match=f"threads must be at least 1, got {threads}"):
+    with pytest.raises(ValueError, match=f"threads must be an int of at least 1, got {threads}"):
         distances(codes, codes, threads=threads)

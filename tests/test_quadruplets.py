@@ -255,9 +255,9 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match=r"strategy must be one of \('uniform', 'near'\), got 'far'"):
         draw_quadruplets(y, 10, strategy="far")
     for bad in ([], [[1, 2], [3, 4]], 5):
-        with pytest.raises(ValueError, match="y must hold one class label per row"):
+        with pytest.raises(ValueError, match="y must hold one label for each code"):
             draw_quadruplets(bad, 10)
-        with pytest.raises(ValueError, match="query_y must hold one class label per row"):
+        with pytest.raises(ValueError, match="query_y must hold one label for each code"):
             draw_quadruplets(y, 10, query_y=bad)
     for bad in (np.nan, np.inf):
         with pytest.raises(ValueError, match="y must be finite"):

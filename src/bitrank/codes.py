@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.checks import check_codes, check_weights, n_threads
+from bitrank.arrays import to_array
+from bitrank.checks import as_float32, check_codes, check_finite, check_weights, n_threads
+from bitrank.embeddings import from_embeddings as from_embeddings
 from bitrank.vocabulary import Codes, Ids, Results, Rows, Weights, n_bytes
 
 
@@ -30,11 +32,14 @@ def pack(bits: npt.ArrayLike) -> Codes:
     >>> pack([[1, 0, 0, 0, 0, 0, 0, 1, 1]])
     array([[129, 128]], dtype=uint8)
     """
-    array = np.asarray(bits)
+    array = to_array(bits, "bits")
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"bits must be a matrix with one code per row, got an array of shape {array.shape}")
     if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
-        raise ValueError(f"bits must be 0 or 1, got other values in an array of {array.dtype}")
+        raise ValueError(
+            f"bits must be 0 or 1, got other values in an array of {array.dtype}: "
+            f"see bitrank.codes.from_embeddings for signs, reals and bytes"
+        )
     return np.packbits(array.astype(bool), axis=1)
 
 
@@ -72,11 +77,10 @@ def split_vectors(vectors: npt.ArrayLike) -> tuple[Codes, Weights]:
     >>> unpack(codes, n_bits=3), weights
     (array([[1, 0, 1]], dtype=uint8), array([[0.5, 2. , 1. ]], dtype=float32))
     """
-    array = np.asarray(vectors, np.float32)
+    array = as_float32(vectors, "vectors")
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"vectors must be a matrix with one vector per row, got an array of shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError("vectors must be finite, got NaN or infinity")
+    check_finite(array, "vectors")
     return np.packbits(array > 0, axis=1), np.abs(array)
 
 

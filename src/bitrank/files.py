@@ -148,9 +148,17 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 def _numbers_if_possible(texts: npt.NDArray[np.str_]) -> npt.NDArray[Any]:
     """Whole numbers if all texts are, else numbers if all are, else the texts."""
+    numbers = _numbers(texts)
+    if numbers is None and len(texts) > 1 and _numbers(texts[1:]) is not None:
+        header = ",".join(np.atleast_1d(texts[0]).tolist())
+        raise ValueError(f"the file must have no header, got {header!r:.60} in line 1: remove that line")
+    return texts if numbers is None else numbers
+
+
+def _numbers(texts: npt.NDArray[np.str_]) -> npt.NDArray[Any] | None:
     for kind in (np.int64, np.float64):
         try:
             return texts.astype(kind)
         except ValueError:
             continue
-    return texts
+    return None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from numbers import Integral
 
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_count, check_ids, check_index_weights
+from bitrank.checks import check_any_rows, check_codes, check_count, check_ids, check_index_weights
 from bitrank.codes import sample_rows
 from bitrank.index import storage
 from bitrank.index.searching import Searching
@@ -57,9 +58,9 @@ class Index(Searching):
             raise ValueError("n_bits must be an int for an index without codes, got None")
         if codes is None and ids is not None:
             raise ValueError("ids must be None for an index without codes, got ids")
-        if n_bits is not None and not 0 < n_bits < 1 << 16:
-            raise ValueError(f"n_bits must be from 1 to 65535, got {n_bits}")
-        self._n_bits = n_bits if n_bits is not None else 8 * int(check_codes(codes).shape[1])
+        if n_bits is not None and not (isinstance(n_bits, Integral) and 0 < n_bits < 1 << 16):
+            raise ValueError(f"n_bits must be from 1 to 65535, got {n_bits!r}")
+        codes, self._n_bits = (None, int(n_bits or 0)) if codes is None else check_any_rows(codes, n_bits)
         self._writing = threading.RLock()
         self._snapshot = Snapshot(self._n_bits)
         self._mapped = False

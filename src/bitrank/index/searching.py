@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 import numpy.typing as npt
 
@@ -94,8 +96,8 @@ class Searching:
         array([[ 0,  1],
                [ 1, -1]])
         """
-        if np.isnan(radius):
-            raise ValueError("radius must be a number, got nan")
+        if not isinstance(radius, Real) or np.isnan(radius):
+            raise ValueError(f"radius must be a number, got {radius!r}")
         codes, rows = self._check_queries(queries, weights)
         # Distances are float32: none lies between the radius and the largest float32 within it.
         limit = np.float32(radius)

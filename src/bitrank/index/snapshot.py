@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
+from bitrank.arrays import to_array
 from bitrank.checks import check_ids, n_threads
 from bitrank.index.lookup import Lookup
 from bitrank.index.segments import Order, Segment, bit_order, build, count, flags, pick, restore, words
@@ -120,17 +121,20 @@ class Snapshot:
 
     def filtered(self, wanted: npt.ArrayLike) -> tuple[Segment, ...]:
         """Segments with only the wanted rows: a mask in the order of `ids`, or a list of ids."""
-        array = np.asarray(wanted)
+        array = to_array(wanted, "filter")
         if array.dtype == np.bool_:
             n = len(self)
             if array.shape != (n,):
-                raise ValueError(f"a filter mask must have one value for each of the {n} rows, got shape {array.shape}")
+                raise ValueError(
+                    f"filter must be a list of ids, or a mask with one value for each of the {n} rows, "
+                    f"got a mask of shape {array.shape}"
+                )
             if all(segment.wanted is None and self.largest < n for segment in self.segments):
                 return tuple(s._replace(wanted=words(s, array[s.ids])) for s in self.segments)
             array = self.ids()[array]
         elif array.ndim == 1:
             array = np.unique(array)
-        parts = self._split(self.numbers(check_ids(array)))
+        parts = self._split(self.numbers(check_ids(array, name="filter")))
         return tuple(s._replace(wanted=words(s, rows)) for s, rows in zip(self.segments, parts, strict=True))
 
     def search(

@@ -113,6 +113,8 @@ def read_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
         meta = json.loads(file.read_bytes())
     except FileNotFoundError:
         raise IndexFormatError(f"{file} is missing: no index was saved there") from None
+    except NotADirectoryError:
+        raise IndexFormatError(f"path must be the folder of an index, got the file {path}") from None
     except (OSError, ValueError) as error:
         raise IndexFormatError(f"{file} is damaged: {error}") from None
     if not isinstance(meta, dict) or meta.get("format") != "bitrank index":

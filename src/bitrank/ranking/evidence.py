@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_labels, check_n_bits
+from bitrank.arrays import to_array
+from bitrank.checks import are_reals, as_float32, check_codes, check_finite, check_labels, check_n_bits, check_reals
 from bitrank.ranking.constraints import check_constraints
 from bitrank.ranking.pairs import check_pairs
 from bitrank.vocabulary import Codes, Rows, Weights
@@ -64,26 +65,20 @@ def check_query_rows(queries: Any, n_bits: int, name: str = "queries") -> QueryR
     >>> check_query_rows(np.array([[0.5, -2.0, 1.0]]), n_bits=3)
     QueryRows(codes=array([[160]], dtype=uint8), magnitudes=array([[0.5, 2. , 1. ]], dtype=float32))
     """
-    array = np.asarray(queries)
-    if array.dtype.kind != "f":
+    array = to_array(queries, name)
+    if not are_reals(array, n_bits):
         return QueryRows(check_codes(array, n_bits, name=name), None)
-    if array.ndim != 2 or array.shape[1] != n_bits:
-        raise ValueError(f"{name} of reals must have shape (n_queries, {n_bits}), got {array.shape}")
-    with np.errstate(over="ignore"):
-        magnitudes = np.abs(array).astype(np.float32)
-    if not np.isfinite(magnitudes).all():
-        raise ValueError(f"{name} of reals must be finite in float32, got NaN, infinity or larger values")
+    magnitudes = check_reals(array, n_bits, name)
     return QueryRows(np.packbits(array > 0, axis=1), magnitudes)
 
 
 def check_features(features: Any, n: int, n_features: int | None = None) -> Matrix:
     """Check features: finite numbers, one row per query."""
-    array = np.asarray(features, np.float32)
+    array = as_float32(features, "features")
     if array.ndim != 2 or len(array) != n or n_features not in (None, array.shape[1]):
         wanted = "n_features" if n_features is None else n_features
         raise ValueError(f"features must have shape ({n}, {wanted}), one row per query, got {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError("features must be finite, got NaN or infinity")
+    check_finite(array, "features")
     return array
 
 
@@ -124,5 +119,5 @@ def pairs_of_constraints(evidence: ConstraintEvidence) -> PairEvidence:
 
 def _width(queries: Any) -> int | None:
     """Bits of queries that are reals: one column per bit."""
-    array = np.asarray(queries)
+    array = to_array(queries, "queries")
     return array.shape[1] if array.dtype.kind == "f" and array.ndim == 2 else None

@@ -45,6 +45,7 @@ def check_pairs(pairs: Any, n_items: int, n_queries: int) -> Rows:
     if array.ndim != 2 or array.shape[1] not in (2, 3) or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
             f"pairs must be integers of shape (m, 2), or (m, 3) with grades, got {array.dtype} of shape {array.shape}"
+            + (": read_qrels turns ids into row numbers" if array.dtype.kind in "UO" else "")
         )
     if len(array) == 0:
         raise ValueError("pairs must hold at least one pair, got none")

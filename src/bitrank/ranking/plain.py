@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.arrays import to_array
 from bitrank.ranking.evidence import Matrix, QueryRows, check_label_evidence
 from bitrank.ranking.ranker import Ranker, scaled
 from bitrank.vocabulary import Codes, Queries
@@ -39,7 +40,7 @@ class UniformRanker(Ranker):
         features: npt.ArrayLike | None = None,
     ) -> Self:
         """Take the number of bits; labels may be left out."""
-        labels: Any = np.zeros(len(codes)) if y is None else y
+        labels: Any = np.zeros(len(to_array(codes, "codes"))) if y is None else y
         evidence = check_label_evidence(codes, labels, queries, features, self.n_bits)
         if features is not None:
             self._refuse("features", "features")

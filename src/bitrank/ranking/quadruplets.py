@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.checks import check_codes
+from bitrank.checks import check_classes, check_codes
 from bitrank.codes import distances
 from bitrank.vocabulary import Codes, Rows
 
@@ -283,9 +283,7 @@ def _fingerprint(rows: Rows) -> npt.NDArray[np.uint64]:
 
 def check_labels(y: Any, name: str) -> npt.NDArray[Any]:
     """Check class labels: a vector that is not empty."""
-    labels = np.asarray(y)
-    if labels.ndim != 1 or len(labels) == 0:
-        raise ValueError(f"{name} must hold one class label per row, got shape {labels.shape}")
-    if np.issubdtype(labels.dtype, np.floating) and not np.isfinite(labels).all():
-        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    labels = check_classes(y, name)
+    if len(labels) == 0:
+        raise ValueError(f"{name} must hold one label for each code, got none")
     return labels
