@@ -6,8 +6,8 @@ import pytest
 
 # Packages of the extras, and those that only tests use.
 PACKAGES = """
-PIL chdb clickhouse_connect cupy dask distributed duckdb faiss fastapi httpx matplotlib pandas playwright prometheus_client
-psycopg pyarrow pydantic pymilvus qdrant_edge quadprog schemathesis sqlalchemy usearch uvicorn
+PIL chdb clickhouse_connect cupy dask distributed duckdb faiss fastapi httpx matplotlib playwright prometheus_client
+pandas psycopg pyarrow pydantic pymilvus qdrant_edge quadprog schemathesis sqlalchemy usearch uvicorn
 """
 MISSING = {name for name in PACKAGES.split() if find_spec(name) is None}
 

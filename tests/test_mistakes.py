@@ -389,9 +389,9 @@ def test_mistakes_on_the_command_line(name, content, message, tmp_path, monkeypa
     np.save("codes.npy", CODES)
     (tmp_path / name).write_text(content)
     with pytest.raises(SystemExit) as caught:
-        main(["fit", "--codes", "codes.npy", "--labels", name, "--output", "weights.npy"])
+        main(["fit", "--codes", "codes.npy", "--labels", name, "--output", "my.ranker"])
     assert message in str(caught.value)
-    assert not (tmp_path / "weights.npy").exists()
+    assert not (tmp_path / "my.ranker").exists()
 
 
 def test_fit_refuses_unpacked_codes_at_once(tmp_path, monkeypatch):
@@ -399,4 +399,4 @@ def test_fit_refuses_unpacked_codes_at_once(tmp_path, monkeypatch):
     np.save("codes.npy", BITS.astype(np.uint8))
     np.save("labels.npy", Y)
     with pytest.raises(SystemExit, match=r"all values 0 or 1: pack them with bitrank.codes.pack"):
-        main(["fit", "--codes", "codes.npy", "--labels", "labels.npy", "--output", "weights.npy"])
+        main(["fit", "--codes", "codes.npy", "--labels", "labels.npy", "--output", "my.ranker"])
