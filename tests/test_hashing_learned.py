@@ -208,7 +208,7 @@ def test_mlh_lowers_the_loss():
     for n_steps in (0, 300):
         hasher = MinimalLossHashing(n_bits=16, n_steps=n_steps, random_state=0).fit(X, y)
         codes = hasher.transform(X)
-        table = mlh.hinge_losses(16, round(0.3 * 16))
+        table = mlh.hinge_losses(16, round(0.2 * 16))
         losses.append(table[(y[:, None] == y).astype(int), hamming(codes, codes)].mean())
     assert losses[1] < 0.7 * losses[0]
 

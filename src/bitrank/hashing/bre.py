@@ -116,24 +116,25 @@ def _descend(
     n = len(V)
     anchors = random.randint(n, size=(N_ANCHORS, n_bits))
     coefficients = random.standard_normal((N_ANCHORS, n_bits))
-    components: Floats = np.stack([V[rows].T @ start for rows, start in zip(anchors.T, coefficients.T, strict=True)], 1)
-    bits = V @ components > 0
-    errors = -targets
-    for column in bits.T:
-        errors += (column[:, None] != column[partners]) / n_bits
+    starts = [V[rows].T @ values for rows, values in zip(anchors.T, coefficients.T, strict=True)]
+    components = np.stack(starts, axis=1)
+    bits = np.ascontiguousarray((V @ components > 0).T)
+    share = np.float32(1 / n_bits)
+    differ = np.stack([column[:, None] != column[partners] for column in bits])
+    errors = differ.sum(axis=0) * share - targets.astype(np.float32)
     before = np.inf
     for _ in progress(range(n_sweeps), label="sweeps of BRE"):
         for k in range(n_bits):
             anchor = random.randint(N_ANCHORS)
             row, old = V[anchors[anchor, k]], coefficients[anchor, k]
-            differ = bits[:, k, None] != bits[partners, k]
-            others = errors - differ / n_bits
-            new = best_coefficient(Line(V @ components[:, k], V @ row, old), partners, others, 1 / n_bits)
+            errors -= differ[k] * share
+            new = best_coefficient(Line(V @ components[:, k], V @ row, old), partners, errors, 1 / n_bits)
             coefficients[anchor, k] = new
             components[:, k] += (new - old) * row
-            bits[:, k] = V @ components[:, k] > 0
-            errors = others + (bits[:, k, None] != bits[partners, k]) / n_bits
-        objective = float(np.square(errors).sum())
+            bits[k] = V @ components[:, k] > 0
+            differ[k] = bits[k][:, None] != bits[k][partners]
+            errors += differ[k] * share
+        objective = float(np.square(errors, dtype=np.float64).sum())
         if objective > (1 - TOLERANCE) * before:
             break
         before = objective
@@ -148,7 +149,7 @@ class Line(NamedTuple):
     old: float
 
 
-def best_coefficient(line: Line, partners: Rows, others: Floats, share: float) -> float:
+def best_coefficient(line: Line, partners: Rows, others: npt.NDArray[Any], share: float) -> float:
     """Minimise the sum over pairs of (others + share · [the pair differs])² over the coefficient of a line.
 
     Every row changes its bit at one coefficient. Between neighbouring ones the objective is constant, and a pair
@@ -167,9 +168,9 @@ def best_coefficient(line: Line, partners: Rows, others: Floats, share: float) -
     place = np.empty(len(order), np.int64)
     place[order] = np.minimum(np.arange(len(order)), n_changes)
     start = np.where(np.isfinite(changes), line.slopes < 0, line.values > 0)
-    jumps = share * (2 * others + share) * np.where(start[:, None] != start[partners], -1, 1)
-    low = np.minimum(place[:, None], place[partners])
-    high = np.maximum(place[:, None], place[partners])
+    jumps = np.where(start[:, None] != start[partners], -share, share) * (2 * others + share)
+    other_place = place[partners]
+    low, high = np.minimum(place[:, None], other_place), np.maximum(place[:, None], other_place)
     steps = np.bincount(low.ravel(), jumps.ravel(), n_changes + 1) - np.bincount(
         high.ravel(), jumps.ravel(), n_changes + 1
     )

@@ -28,7 +28,7 @@ class MinimalLossHashing(SupervisedHasher):
     ----------
     n_bits : int, default 32
         May exceed the number of features.
-    threshold : float, default 0.3
+    threshold : float, default 0.2
         ρ, as a share of the bits.
     n_steps : int, default 10000
         Steps, each on 100 pairs; the learning rate falls linearly to zero.
@@ -60,7 +60,7 @@ class MinimalLossHashing(SupervisedHasher):
         self,
         n_bits: int = 32,
         *,
-        threshold: float = 0.3,
+        threshold: float = 0.2,
         n_steps: int = 10_000,
         n_labelled: int = 5000,
         random_state: Any = None,
@@ -83,18 +83,19 @@ class MinimalLossHashing(SupervisedHasher):
         mean = X.mean(axis=0, dtype=np.float64)
         labelled, classes = X[rows] - mean, classes[rows]
         lengths = np.sqrt(np.square(labelled).sum(axis=1, keepdims=True))
-        labelled /= np.where(lengths > 0, lengths, 1)
-        W = START * random.standard_normal((X.shape[1], n_bits))
-        losses = hinge_losses(n_bits, round(self.threshold * n_bits))
+        labelled = (labelled / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        W = (START * random.standard_normal((X.shape[1], n_bits))).astype(np.float32)
+        losses = hinge_losses(n_bits, round(self.threshold * n_bits)).astype(np.float32)
         velocity = np.zeros_like(W)
         for step in progress(range(self.n_steps), label="steps of MLH"):
             first, second = draw_pairs(classes, BATCH, random)
             similar = (classes[first] == classes[second]).astype(np.int64)
             _, gradient = bound(W, labelled[first], labelled[second], losses[similar])
-            rate = LEARNING_RATE * (1 - step / self.n_steps)
-            velocity = MOMENTUM * velocity - rate * (gradient / BATCH + DECAY * W)
-            W = W + velocity
-        return {"mean_": mean, "components_": W}
+            rate = np.float32(LEARNING_RATE * (1 - step / self.n_steps))
+            velocity *= MOMENTUM
+            velocity -= rate * (gradient / BATCH + DECAY * W)
+            W += velocity
+        return {"mean_": mean, "components_": W.astype(np.float64)}
 
 
 def hinge_losses(n_bits: int, rho: int) -> Floats:
@@ -104,20 +105,23 @@ def hinge_losses(n_bits: int, rho: int) -> Floats:
     return np.stack([different, np.maximum(distance - rho + 1, 0) / (n_bits - rho + 1)])
 
 
-def bound(W: Floats, first: Floats, second: Floats, losses: Floats) -> tuple[float, Floats]:
+def bound(
+    W: npt.NDArray[Any], first: npt.NDArray[Any], second: npt.NDArray[Any], losses: npt.NDArray[Any]
+) -> tuple[float, npt.NDArray[Any]]:
     """Compute the upper bound of the loss of pairs of vectors, summed, and its gradient; losses: one row per pair."""
     u, v = first @ W, second @ W
     # Per bit, the best score is |u + v| where the bits of the pair are equal, and |u - v| where they differ.
     gains = np.abs(u - v) - np.abs(u + v)
     order = np.argsort(-gains, axis=1, kind="stable")
-    totals = np.zeros((len(u), W.shape[1] + 1))
+    totals = np.zeros((len(u), W.shape[1] + 1), W.dtype)
     np.cumsum(np.take_along_axis(gains, order, axis=1), axis=1, out=totals[:, 1:])
     totals += losses
     n_different = totals.argmax(axis=1)
     differ = np.empty(u.shape, bool)
     np.put_along_axis(differ, order, np.arange(W.shape[1]) < n_different[:, None], axis=1)
-    g = np.where(np.where(differ, u - v, u + v) > 0, 1.0, -1.0)
+    one = W.dtype.type(1)
+    g = np.copysign(one, np.where(differ, u - v, u + v))
     h = np.where(differ, -g, g)
     value = totals.max(axis=1).sum() + np.abs(u + v).sum() - np.abs(u).sum() - np.abs(v).sum()
-    gradient = first.T @ (g - np.where(u > 0, 1.0, -1.0)) + second.T @ (h - np.where(v > 0, 1.0, -1.0))
+    gradient = first.T @ (g - np.copysign(one, u)) + second.T @ (h - np.copysign(one, v))
     return float(value), gradient

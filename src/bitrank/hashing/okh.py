@@ -32,7 +32,7 @@ class OnlineKernelHashing(SupervisedHasher):
         May exceed the number of features.
     dissimilar_share : float, default 0.5
         Share of the bits in which codes of a dissimilar pair should differ.
-    C : float, default 0.1
+    C : float, default 0.01
         Largest step of an update.
     n_anchors : int, default 300
         Anchors, drawn among the first vectors; all of them where there are fewer.
@@ -79,7 +79,7 @@ class OnlineKernelHashing(SupervisedHasher):
         n_bits: int = 32,
         *,
         dissimilar_share: float = 0.5,
-        C: float = 0.1,
+        C: float = 0.01,
         n_anchors: int = 300,
         n_pairs: int = 20_000,
         n_labelled: int = 5000,
