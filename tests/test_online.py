@@ -7,14 +7,16 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from bitrank import ITQ, LSH, IsotropicHashing, OnlineRankingSVM, RankingSVM, SpectralHashing, _kernel
+from bitrank import ITQ, LSH, IsotropicHashing, OnlineRankingSVM, RankingSVM, SpectralHashing, _kernel, load_ranker
 from bitrank.codes import distances, pack, signs
 from bitrank.datasets import digits
 from bitrank.metrics import mean_average_precision
 from bitrank.ranking import online
+from bitrank.ranking.evidence import QueryRows
 from bitrank.ranking.objective import Constraints, Objective, best_scale
 from bitrank.ranking.quadruplets import draw_quadruplets
 from bitrank.ranking.solvers import exact
+from bitrank.ranking.stream_gate import StreamGate
 
 
 def problem(m, n_bits, *, width=4, reals=False, seed=0, n=40):
@@ -356,3 +358,108 @@ def test_bad_labels_leave_what_was_learned():
         with pytest.raises(ValueError, match=message):
             ranker.fit(codes, bad)
     assert same(before, state(ranker))
+
+
+# The gate of a stream -------------------------------------------------------------------------------------------------
+
+
+def judged_stream(useful, n_queries=200, seed=0):
+    """Triplets of ten topics that the first four of 24 bits tell, one query per batch; or of topics nothing tells."""
+    rng = np.random.default_rng(seed)
+    topic, query_topic = rng.integers(10, size=600), rng.integers(10, size=n_queries)
+    bits, query_bits = (
+        np.column_stack([(t[:, None] >> np.arange(4)) & 1, rng.integers(2, size=(len(t), 20))])
+        for t in (topic, query_topic)
+    )
+    judged = topic if useful else rng.permutation(topic)
+    batches = []
+    for query in range(n_queries):
+        similar = rng.choice(np.flatnonzero(judged == query_topic[query]), 5)
+        other = rng.choice(np.flatnonzero(judged != query_topic[query]), 5)
+        batches.append(np.column_stack([np.full(5, query), other, similar]))
+    values = (2.0 * query_bits - 1) * rng.uniform(0.5, 1.5, query_bits.shape)
+    return pack(bits), pack(query_bits), values.astype(np.float32), batches
+
+
+@pytest.mark.parametrize("reals", [False, True])
+def test_a_gated_stream_uses_what_ranks_better(reals):
+    codes, queries, values, batches = judged_stream(useful=True)
+    asked_queries = values if reals else queries
+    ranker = OnlineRankingSVM(hold_out=0.25)
+    for batch in batches:
+        ranker.partial_fit(codes, batch, queries=asked_queries)
+    assert ranker.blend_ > 0
+    assert ranker.report_[0]["blend"] == 0
+    chosen = next(line for line in ranker.report_ if line["blend"] == ranker.blend_)
+    assert chosen["ndcg10"] > 1.5 * ranker.report_[0]["ndcg10"]
+    assert ranker.weights_[:4].min() > ranker.weights_[4:].max()
+
+
+def test_a_gated_stream_of_noise_keeps_the_start():
+    codes, queries, _, batches = judged_stream(useful=False)
+    start = np.random.default_rng(1).uniform(0.5, 1.5, 24).astype(np.float32)
+    for weights in (None, start):
+        ranker, bare = OnlineRankingSVM(weights, C=0.1, hold_out=0.2), OnlineRankingSVM(weights, C=0.1)
+        for batch in batches:
+            ranker.partial_fit(codes, batch, queries=queries)
+            bare.partial_fit(codes, batch, queries=queries)
+        assert ranker.blend_ == 0
+        assert len(ranker.report_) == 11
+        if weights is None:
+            assert (ranker.weights_ == ranker.weights_[0]).all()
+        else:
+            np.testing.assert_array_equal(ranker.weights_, start)
+        assert np.ptp(bare.weights_ / np.asarray(1 if weights is None else start)) > 0.01
+        assert (ranker.mean_ != ranker.weights_).any()  # learning goes on behind the gate
+
+
+def test_held_out_queries_are_not_learned_from():
+    codes, queries, _, batches = judged_stream(useful=True, n_queries=60)
+    gated, bare = OnlineRankingSVM(np.full(24, 0.1), hold_out=0.3), OnlineRankingSVM(np.full(24, 0.1))
+    stream = StreamGate(0.3, np.ones(24))
+    learned = 0
+    for batch in batches:
+        gated.partial_fit(codes, batch, queries=queries)
+        query = QueryRows(queries[batch[:1, 0]], None)
+        if not stream.hold_out(query, codes, np.column_stack([np.zeros(5, int), batch[:, 1:]])).any():
+            bare.partial_fit(codes, batch, queries=queries)
+            learned += 1
+    assert gated.n_updates_ == learned
+    assert 30 <= learned <= 54
+    np.testing.assert_array_equal(gated.mean_, bare.mean_)
+
+
+def test_a_gated_stream_starts_from_what_fit_or_a_file_trusts(tmp_path):
+    codes, queries, _, batches = judged_stream(useful=False)
+    topic = np.packbits(np.unpackbits(codes, axis=1)[:, :4], axis=1)[:, 0]
+    ranker = OnlineRankingSVM(hold_out=0.2, n_quadruplets=500, random_state=0).fit(codes, topic)
+    trusted = ranker.weights_
+    for batch in batches[:50]:
+        ranker.partial_fit(codes, batch, queries=queries)
+    np.testing.assert_array_equal(ranker.weights_, trusted)
+    ranker.save(tmp_path / "stream.ranker")
+    loaded = load_ranker(tmp_path / "stream.ranker")
+    loaded.partial_fit(codes, batches[50], queries=queries)
+    np.testing.assert_array_equal(loaded.weights_, trusted)
+    np.testing.assert_array_equal(loaded.mean_, ranker.partial_fit(codes, batches[50], queries=queries).mean_)
+
+
+def test_gated_clicks():
+    codes, queries, _, _ = judged_stream(useful=True)
+    ranker, rng = OnlineRankingSVM(hold_out=0.2), np.random.default_rng(0)
+    item_bits, query_bits = np.unpackbits(codes, axis=1), np.unpackbits(queries, axis=1)
+    for query in range(200):
+        shown = rng.permutation(600)[:30]
+        clicked = (item_bits[shown, :4] == query_bits[query, :4]).all(axis=1)
+        ranker.learn_clicks(queries[query], codes[shown], clicked)
+    assert ranker.blend_ > 0
+    assert ranker.weights_[:4].min() > ranker.weights_[4:].max()
+
+
+@pytest.mark.parametrize("hold_out", [-0.1, 1.0, 2])
+def test_bad_shares_to_hold_out(hold_out):
+    codes, queries, _, batches = judged_stream(useful=True, n_queries=1)
+    ranker = OnlineRankingSVM(hold_out=hold_out)
+    with pytest.raises(ValueError, match="hold_out must be from 0 to less than 1, got"):
+        ranker.partial_fit(codes, batches[0], queries=queries)
+    assert not state(ranker)

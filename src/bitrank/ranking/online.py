@@ -23,6 +23,7 @@ from bitrank.ranking.ranker import GatedRanker, Learner, scaled
 from bitrank.ranking.ranking_svm import constants
 from bitrank.ranking.sampling import SAMPLINGS, constraints_of, draw_samplings
 from bitrank.ranking.solvers import egd, exact
+from bitrank.ranking.stream_gate import StreamGate
 from bitrank.vocabulary import Codes, Queries, Rows, Weights
 
 _SOLVERS = ("exact", "egd")
@@ -61,6 +62,10 @@ class OnlineRankingSVM(GatedRanker):
         How far one update may go, for order and for tie constraints.
     solver : {"exact", "egd"}, default="exact"
         "exact" solves each batch to its minimum; "egd" takes three steps of exponentiated gradient, as in the paper.
+    hold_out : float, default=0.0
+        Share of the queries that `partial_fit` and `learn_clicks` judge by in the place of learning from them. The
+        weights in use are then a blend of the start with what was learned: the one with the best nDCG@10 for held-out
+        queries in the collection, and the start until one surely gains. 0 is no gate.
     n_quadruplets : int, default=5000
         Quadruplets that `fit` draws; `partial_fit` and `learn_clicks` draw none.
     scoring : {"guarded", "map", "p10"}, default="guarded"
@@ -72,15 +77,15 @@ class OnlineRankingSVM(GatedRanker):
     Attributes
     ----------
     weights_ : float32 array of shape (n_bits,)
-        The mean over recent updates.
+        The mean over recent updates, or what the gate made of it.
     last_, mean_ : float64 arrays of shape (n_bits,)
         The weights after the last update, and their mean.
     n_updates_ : int
     n_bits_ : int
     blend_ : float
-        Share of the learned weights that `fit` chose; 1 where updates came from `partial_fit` alone.
+        Share of the learned weights that `fit`, or the gate of the stream, chose; 1 for a stream without a gate.
     report_ : list of dict
-        What `fit` tried, with its held-out figures. Empty without `fit`.
+        What `fit`, or the gate of the stream, tried, with held-out figures. Empty without a gate.
 
     Examples
     --------
@@ -110,6 +115,7 @@ class OnlineRankingSVM(GatedRanker):
         n_bits: int | None = None,
         C: Any = 0.01,
         solver: str = "exact",
+        hold_out: float = 0.0,
         n_quadruplets: int = 5000,
         scoring: gate.Scoring = "guarded",
         validation: Validation = "rows",
@@ -119,15 +125,16 @@ class OnlineRankingSVM(GatedRanker):
         self.n_bits = n_bits
         self.C = C
         self.solver = solver
+        self.hold_out = hold_out
         self.n_quadruplets = n_quadruplets
         self.scoring = scoring
         self.validation = validation
         self.random_state = random_state
 
     def partial_fit(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
-        """Update with one batch of constraints; nothing is held out, and no data are kept.
+        """Update with one batch of constraints. No data are kept, except by the gate of `hold_out`.
 
-        Parameters as in `Ranker.fit_constraints`.
+        Parameters as in `Ranker.fit_constraints`; with `hold_out`, held-out queries are judged among `codes`.
         """
         codes = check_codes(codes)
         every_query = codes if queries is None else np.asarray(queries)
@@ -142,8 +149,26 @@ class OnlineRankingSVM(GatedRanker):
         batch[:, 1:] = np.arange(len(item_rows)).reshape(len(constraints), -1)
         update = Constraints(batch_queries.codes, items, batch, n_bits, batch_queries.magnitudes)
         state = self._state() if hasattr(self, "mean_") else self._start(n_bits, update)
-        self._set(self._update(state, update))
+        if self.hold_out == 0:
+            self._set(self._update(state, update))
+        else:
+            self._update_gated(state, batch_queries, items, batch, codes)
         return self
+
+    def _update_gated(self, state: _State, queries: QueryRows, items: Codes, batch: Rows, codes: Codes) -> None:
+        """Update with the constraints that are not held out; the gate then says which weights to use."""
+        stream: StreamGate | None = getattr(self, "_gated_stream", None)
+        if stream is None or stream.learned is not getattr(self, "mean_", None):  # the first batch, or one after `fit`
+            uniform = gate.blend_at_scale(state.mean, 0.0, float(state.mean.mean()))
+            start = self.weights_ if hasattr(self, "weights_") else uniform if self.weights is None else state.mean
+            stream = StreamGate(self.hold_out, start.astype(np.float64))
+        learn = ~stream.hold_out(queries, items, batch)
+        if learn.any():
+            n_bits = len(state.mean)
+            state = self._update(state, Constraints(queries.codes, items, batch[learn], n_bits, queries.magnitudes))
+        weights = stream.weights(state.mean, codes)
+        self._set(state)
+        self._gated_stream, self.weights_, self.blend_, self.report_ = stream, weights, stream.blend, stream.report
 
     def learn_clicks(self, query: npt.ArrayLike, shown_codes: Codes, clicked: npt.ArrayLike) -> Self:
         """Update with one page of results: clicked items rank above items that were shown and not clicked.
