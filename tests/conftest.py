@@ -3,6 +3,7 @@
 Neither this module nor its plugins import an extra: without one its tests are skipped.
 """
 
+import json
 import os
 import urllib.error
 from types import SimpleNamespace
@@ -34,6 +35,20 @@ hypothesis.settings.load_profile("few")
 def pytest_xdist_auto_num_workers():
     """Start one worker per core that this process may use."""
     return n_threads()
+
+
+@pytest.fixture
+def working_folder(tmp_path, monkeypatch):
+    """An empty folder as the working directory, and no token in the environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BITRANK_TOKEN", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def printed_json(capsys):
+    """Parse what was printed since the last call."""
+    return lambda: json.loads(capsys.readouterr().out)
 
 
 @pytest.fixture(scope="session")

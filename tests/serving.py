@@ -42,15 +42,6 @@ def one_off_client(**options):
     return httpx.Client(limits=httpx.Limits(max_keepalive_connections=0), **options)
 
 
-def in_threads(*calls):
-    """Run functions at once, each on a thread of its own, and wait for all of them."""
-    threads = [threading.Thread(target=call) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 class Command:
     """A `bitrank serve`, as a user starts it."""
 

@@ -106,12 +106,3 @@ def test_labels_may_be_strings():
     np.testing.assert_array_equal(
         fit(AgreementRanker(random_state=0), values, np.array(["ape", "bee", "cow"])[y]).spread_, want
     )
-
-
-def test_bad_input():
-    rng = np.random.default_rng(7)
-    values, y = rng.normal(size=(20, 9)), np.arange(20) % 2
-    with pytest.raises(ValueError, match="at least two rows, got 20 classes"):
-        fit(AgreementRanker(), values, np.arange(20))
-    with pytest.raises(ValueError, match="n_rows must be at least 1, got 0"):
-        fit(AgreementRanker(n_rows=0), values, y)

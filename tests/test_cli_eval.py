@@ -1,7 +1,5 @@
 """The command `bitrank eval`."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -30,14 +28,10 @@ def arrays(tmp_path, monkeypatch):
     return codes, labels, queries, query_labels
 
 
-def printed_json(capsys):
-    return json.loads(capsys.readouterr().out)
-
-
-def test_other_queries(arrays, capsys):
+def test_other_queries(arrays, capsys, printed_json):
     codes, labels, queries, query_labels = arrays
     assert main(["eval", *COLLECTION, *QUERIES, "--weights", "w.npy", "--json"]) == 0
-    table = printed_json(capsys)
+    table = printed_json()
     weights = {"Hamming": None, "w.npy": WEIGHTS}
     expected = evaluate_rankings(codes, weights, y=labels, queries=queries, query_y=query_labels)
     assert (table["n_queries"], table["n_items"]) == (30, 200)
@@ -50,18 +44,18 @@ def test_other_queries(arrays, capsys):
     assert lines[-1].split()[:2] == ["w.npy", f"{expected.figures['w.npy']['map']:.3f}"]
 
 
-def test_a_sample_of_the_collection(arrays, capsys):
+def test_a_sample_of_the_collection(arrays, printed_json):
     codes, labels, *_ = arrays
     assert main(["eval", *COLLECTION, "--max-queries", "50", "--seed", "3", "--json"]) == 0
     expected = evaluate_rankings(codes, {"Hamming": None}, y=labels, max_queries=50, random_state=3)
-    assert printed_json(capsys)["rankings"]["Hamming"]["map"] == pytest.approx(expected.figures["Hamming"]["map"])
+    assert printed_json()["rankings"]["Hamming"]["map"] == pytest.approx(expected.figures["Hamming"]["map"])
 
 
 def reals_of(queries):
     return (2.0 * np.unpackbits(queries, axis=1) - 1) * np.random.default_rng(5).uniform(0.1, 2, (30, 32))
 
 
-def test_rankers_and_reals(arrays, capsys):
+def test_rankers_and_reals(arrays, printed_json):
     codes, labels, queries, query_labels = arrays
     values, features = reals_of(queries).astype(np.float32), np.random.default_rng(2).normal(size=(200, 3))
     np.save("queries.npy", values)
@@ -72,7 +66,7 @@ def test_rankers_and_reals(arrays, capsys):
     vectors.save("vectors.ranker")
     rankers = ["--ranker", "uniform.ranker", "--ranker", "vectors.ranker", "--features", "features.npy"]
     assert main(["eval", *COLLECTION, *QUERIES, *rankers, "--json"]) == 0
-    got = printed_json(capsys)["rankings"]
+    got = printed_json()["rankings"]
     rankings = {"Hamming": None, "asymmetric": np.ones(32), "uniform.ranker": uniform, "vectors.ranker": vectors}
     judged = {"y": labels, "queries": values, "query_y": query_labels, "features": features[:30]}
     want = evaluate_rankings(codes, rankings, **judged, max_queries=1000, random_state=0).figures
@@ -81,7 +75,7 @@ def test_rankers_and_reals(arrays, capsys):
     assert got["vectors.ranker"] == pytest.approx(want["vectors.ranker"])
 
 
-def test_qrels_by_group(arrays, capsys):
+def test_qrels_by_group(arrays, capsys, printed_json):
     codes, labels, queries, query_labels = arrays
     pairs = np.argwhere(query_labels[:, None] == labels)
     with open("test.qrels", "w") as file:
@@ -92,7 +86,7 @@ def test_qrels_by_group(arrays, capsys):
     np.savetxt("groups.csv", np.where(query_labels < 2, "seen", "new"), fmt="%s")
     arguments = ["--codes", "codes.npy", "--queries", "queries.npy", "--qrels", "test.qrels", "--ids", "ids.csv"]
     assert main(["eval", *arguments, "--groups", "groups.csv", "--weights", "w.npy", "--json"]) == 0
-    facts = printed_json(capsys)
+    facts = printed_json()
     graded = np.column_stack([pairs, 1 + pairs[:, 1] % 2])
     groups = np.where(query_labels < 2, "seen", "new")
     want = evaluate_rankings(codes, {"Hamming": None, "w.npy": WEIGHTS}, pairs=graded, queries=queries, groups=groups)
@@ -110,14 +104,14 @@ def test_qrels_by_group(arrays, capsys):
         main(["eval", *arguments, "--strict"])
 
 
-def test_weights_of_a_service_with_a_token(arrays, loopback_service, monkeypatch, capsys):
+def test_weights_of_a_service_with_a_token(arrays, loopback_service, monkeypatch, printed_json):
     loopback_service.token, loopback_service.weights = "secret", WEIGHTS.tolist()
     command = ["eval", *COLLECTION, "--weights", loopback_service.version, "--weights", "w.npy", "--json"]
     with pytest.raises(SystemExit, match=r"bitrank eval: .*401"):
         main(command)
     monkeypatch.setenv("BITRANK_TOKEN", "secret")
     assert main(command) == 0
-    rankings = printed_json(capsys)["rankings"]
+    rankings = printed_json()["rankings"]
     assert rankings[loopback_service.version] == rankings["w.npy"] != rankings["Hamming"]
 
 

@@ -46,10 +46,6 @@ def judged(tmp_path, monkeypatch):
     return codes, queries, pairs
 
 
-def printed_json(capsys):
-    return json.loads(capsys.readouterr().out)
-
-
 def assert_same_ranker(path, other, queries):
     ranker = load_ranker(path)
     assert type(ranker) is type(other)
@@ -58,11 +54,11 @@ def assert_same_ranker(path, other, queries):
     np.testing.assert_array_equal(got.weights, want.weights)
 
 
-def test_labels(files, capsys):
+def test_labels(files, printed_json):
     assert main([*FIT, "--labels", "labels.npy", "--seed", "3", "--option", "n_quadruplets=1000", "--json"]) == 0
     ranker = RankingSVM(n_quadruplets=1000, random_state=3).fit(files.codes[:600], files.y[:600])
     assert_same_ranker("learned.ranker", ranker, files.queries)
-    facts = printed_json(capsys)
+    facts = printed_json()
     assert (facts["ranker"], facts["n_bits"], facts["blend"]) == ("RankingSVM", 32, ranker.blend_)
     assert facts["plain"] == pytest.approx({name: ranker.report_[0][name] for name in ("map", "p10")})
     assert facts["learned"]["map"] > facts["plain"]["map"]
@@ -71,7 +67,7 @@ def test_labels(files, capsys):
 
 
 @pytest.mark.parametrize("name", sorted(RANKERS))
-def test_every_ranker(files, name, capsys):
+def test_every_ranker(files, name, printed_json):
     np.save("codes.npy", files.codes[:200])
     np.save("labels.npy", files.y[:200])
     np.save("values.npy", files.values[:200])
@@ -80,7 +76,7 @@ def test_every_ranker(files, name, capsys):
     options = [part for key, value in small.items() if key in known for part in ("--option", f"{key}={value}")]
     evidence = ["--labels", "labels.npy", "--queries", "values.npy"]
     assert main([*FIT, "--ranker", name, *evidence, *options, "--json"]) == 0
-    facts = printed_json(capsys)
+    facts = printed_json()
     assert facts["ranker"] == name
     ranker = load_ranker("learned.ranker")
     assert type(ranker).__name__ == name
@@ -95,22 +91,22 @@ def test_features_and_unlabelled_codes(files, capsys):
     assert main([*FIT, *options, "--collection", "unlabelled.npy"]) == 0
     ranker = load_ranker("learned.ranker")
     assert ranker.n_features_ == 32
-    assert ranker.knows_collection_
+    assert len(ranker.collection_) == len(files.queries)
     assert capsys.readouterr().out.splitlines()[-1] == "QueryVectorRanker for 32 bits: learned.ranker"
 
 
-def test_triplets_of_other_queries(files, capsys):
+def test_triplets_of_other_queries(files, printed_json):
     codes, y = files.codes[:600], files.y[:600]
     triplets = draw_quadruplets(y, 100, query_y=files.query_y, random_state=0)[:, :3]
     np.savetxt("triplets.csv", triplets, fmt="%d", delimiter=",")
     assert main([*FIT, "--triplets", "triplets.csv", "--queries", "queries.npy", "--json"]) == 0
     ranker = RankingSVM(random_state=0).fit_constraints(codes, triplets, queries=files.queries)
     assert_same_ranker("learned.ranker", ranker, files.queries)
-    assert printed_json(capsys)["plain"]["ndcg10"] == pytest.approx(ranker.report_[0]["ndcg10"])
+    assert printed_json()["plain"]["ndcg10"] == pytest.approx(ranker.report_[0]["ndcg10"])
 
 
 @pytest.mark.parametrize("form", ["rows", "sparse", "qrels"])
-def test_judged_pairs(judged, form, capsys):
+def test_judged_pairs(judged, form, capsys, printed_json):
     codes, queries, pairs = judged
     if form == "rows":
         np.savetxt("pairs.csv", pairs, fmt="%d", delimiter=",")
@@ -130,7 +126,7 @@ def test_judged_pairs(judged, form, capsys):
     assert main([*command, "--json"]) == 0
     ranker = QueryVectorRanker(n_steps=60, random_state=0).fit_pairs(codes, pairs, queries=queries)
     assert_same_ranker("learned.ranker", ranker, queries)
-    facts = printed_json(capsys)
+    facts = printed_json()
     assert facts["learned"]["ndcg10"] > facts["plain"]["ndcg10"]
     assert facts.get("n_unknown") == (1 if form == "qrels" else None)
     if form == "qrels":
@@ -141,7 +137,7 @@ def test_judged_pairs(judged, form, capsys):
 
 
 @pytest.mark.parametrize("ranker", ["RankingSVM", "OnlineRankingSVM"])
-def test_clicks(judged, ranker, capsys):
+def test_clicks(judged, ranker, printed_json):
     codes, _, pairs = judged
     rng, log, relevant = np.random.default_rng(1), [], set(map(tuple, pairs.tolist()))
     for query in range(120):
@@ -160,7 +156,7 @@ def test_clicks(judged, ranker, capsys):
     np.save("ids.npy", np.arange(1000, 1300))
     command = [*FIT, "--ranker", ranker, "--clicks", "clicks.jsonl", "--ids", "ids.npy"]
     assert main([*command, "--option", "n_quadruplets=300", "--json"]) == 0
-    facts = printed_json(capsys)
+    facts = printed_json()
     assert (facts["n_queries"], facts["n_left_out"]) == (len(np.unique(codes[:120], axis=0)), 1)
     evidence = pairs_from_log(log, codes, np.arange(1000, 1300), 16)
     if ranker == "RankingSVM":
@@ -173,7 +169,7 @@ def test_clicks(judged, ranker, capsys):
     assert_same_ranker("learned.ranker", want, codes)
 
 
-def test_clicks_on_results_of_vectors(files, capsys):
+def test_clicks_on_results_of_vectors(files, printed_json):
     hasher = ITQ(n_bits=8, random_state=0).fit(files.values)
     hasher.save("hasher.npz")
     codes, vectors = hasher.transform(files.values[:300]), files.values[:60]
@@ -184,7 +180,7 @@ def test_clicks_on_results_of_vectors(files, capsys):
     ]
     write_log("clicks.jsonl", pages)
     assert main([*FIT, "--clicks", "clicks.jsonl", "--hasher", "hasher.npz", "--json"]) == 0
-    assert printed_json(capsys)["n_queries"] == 60
+    assert printed_json()["n_queries"] == 60
     with pytest.raises(SystemExit, match="a hasher is needed to turn them into codes"):
         main([*FIT, "--clicks", "clicks.jsonl"])
 

@@ -40,18 +40,14 @@ def log(tmp_path_factory, itq_digits):
 @pytest.fixture
 def folder(log, monkeypatch):
     """The same folder as the working directory."""
-    monkeypatch.chdir(log)
     monkeypatch.delenv("BITRANK_TOKEN", raising=False)
+    monkeypatch.chdir(log)
     return log
 
 
-def printed_json(capsys):
-    return json.loads(capsys.readouterr().out)
-
-
-def test_replay_is_the_library_call(folder, capsys):
+def test_replay_is_the_library_call(folder, printed_json):
     assert main(["replay", "clicks.jsonl", "--index", "codes.index", "--output", "w.npy", "--json"]) == 0
-    facts = printed_json(capsys)
+    facts = printed_json()
     codes, ids = Index.load("codes.index").export()
     expected = replay_log(read_log(["clicks.jsonl"]), codes, ids, 32, random_state=0)
     replayed = expected.replay
@@ -72,18 +68,18 @@ def test_printed_table(folder, capsys):
     assert len(printed[printed.index("largest moves") :].splitlines()) == 5
 
 
-def test_removed_items_are_left_out(folder, capsys):
+def test_removed_items_are_left_out(folder, printed_json):
     index = Index.load("codes.index")
     index.remove(index.ids[:1190])
     index.save("small.index")
     assert main(["replay", "clicks.jsonl", "--index", "small.index", "--json"]) == 0
-    facts = printed_json(capsys)
+    facts = printed_json()
     assert facts["n_pages"] + facts["n_left_out"] == N_PAGES
     assert facts["n_left_out"] > 0
     assert facts["decisions"] == [] or not facts["activated"]
 
 
-def test_weights_of_a_service_with_a_token(folder, loopback_service, monkeypatch, capsys):
+def test_weights_of_a_service_with_a_token(folder, loopback_service, monkeypatch, printed_json):
     weights = np.random.default_rng(0).random(32).astype(np.float32)
     np.save("start.npy", weights)
     loopback_service.token, loopback_service.weights = "secret", weights.tolist()
@@ -94,9 +90,9 @@ def test_weights_of_a_service_with_a_token(folder, loopback_service, monkeypatch
         main([*command, loopback_service.version])
     monkeypatch.setenv("BITRANK_TOKEN", "secret")
     assert main([*command, loopback_service.version]) == 0
-    facts = printed_json(capsys)
+    facts = printed_json()
     assert main([*command, "start.npy"]) == 0
-    assert printed_json(capsys) == facts
+    assert printed_json() == facts
 
 
 def test_vectors_need_a_hasher(folder):

@@ -1,11 +1,12 @@
 """DuckDB beyond the contract: files, names, threads, and tables of others."""
 
 import sys
-import threading
+from functools import partial
 
 import duckdb
 import numpy as np
 import pytest
+from threads import in_threads
 
 import bitrank
 from bitrank import Index
@@ -47,11 +48,7 @@ def test_several_threads_take_turns():
             engine.search(CODES[:1], 1)
             results.append(number)
 
-        threads = [threading.Thread(target=part, args=[number]) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*(partial(part, number) for number in range(4)))
         assert sorted(results) == [0, 1, 2, 3]
         np.testing.assert_array_equal(engine.search(CODES[:3], 10, WEIGHTS).distances, EXPECTED.distances)
 

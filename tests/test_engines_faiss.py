@@ -3,6 +3,7 @@
 import faiss
 import numpy as np
 import pytest
+from engine_files import add_20_and_remove_one
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,14 +139,7 @@ def test_what_faiss_cannot_remove_is_refused():
 def test_a_file_holds_what_was_added(tmp_path):
     path = tmp_path / "codes with space.index"
     url = f"faiss://{path.as_posix().replace(' ', '%20')}"
-    with bitrank.connect(url) as engine:
-        engine.create(20)
-        engine.add(pack(np.eye(20)), np.arange(20) + 100)
-    with bitrank.connect(url) as engine:
-        engine.create(20)
-        assert (engine.count(), engine.n_bits) == (20, 20)
-        assert engine.search(pack(np.eye(20)), 1).ids[:, 0].tolist() == list(range(100, 120))
-        engine.remove([100])
+    add_20_and_remove_one(url)
     assert faiss.read_index_binary(str(path)).ntotal == 19
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     path.write_bytes(path.read_bytes()[:40])

@@ -1,12 +1,13 @@
 """PostgreSQL where it can fail: connections cut, servers restarted and killed, other shapes, strange names."""
 
 import sys
-import threading
 import uuid
+from functools import partial
 
 import numpy as np
 import psycopg
 import pytest
+from threads import in_threads
 
 import bitrank
 from bitrank import Index
@@ -310,11 +311,7 @@ def test_several_threads_and_sessions_at_once(postgresql_address):
             except Exception as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=part, args=[number]) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*(partial(part, number) for number in range(8)))
         assert failures == []
         assert_all_there(shared)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import usearch.index
+from engine_files import add_20_and_remove_one
 
 import bitrank
 from bitrank import Index
@@ -48,14 +49,7 @@ def test_an_exact_search_is_refused():
 def test_a_file_holds_what_was_added(tmp_path):
     path = tmp_path / "codes.usearch"
     url = f"usearch://{path.as_posix()}?scan=true"
-    with bitrank.connect(url) as engine:
-        engine.create(20)
-        engine.add(pack(np.eye(20)), np.arange(20) + 100)
-    with bitrank.connect(url) as engine:
-        engine.create(20)
-        assert (engine.count(), engine.n_bits) == (20, 20)
-        assert engine.search(pack(np.eye(20)), 1, method="rerank").ids[:, 0].tolist() == list(range(100, 120))
-        engine.remove([100])
+    add_20_and_remove_one(url)
     assert len(usearch.index.Index.restore(str(path))) == 19
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from serving import in_threads, serving
+from serving import serving
+from threads import in_threads
 
 from bitrank import ITQ, SignBits
 from bitrank.codes import pack, unpack

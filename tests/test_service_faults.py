@@ -13,7 +13,8 @@ import time
 import httpx
 import numpy as np
 import pytest
-from serving import Command, in_threads, serving
+from serving import Command, serving
+from threads import in_threads
 
 from bitrank.index import Index
 from bitrank.service import sources

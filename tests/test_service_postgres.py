@@ -12,8 +12,9 @@ import httpx
 import numpy as np
 import psycopg
 import pytest
-from serving import Command, in_threads, one_off_client, serving
+from serving import Command, one_off_client, serving
 from sqlalchemy.exc import OperationalError
+from threads import in_threads
 
 from bitrank import Index
 from bitrank.service import sources

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving import in_threads
+from threads import in_threads
 
 from bitrank.feedback import ClickLearner
 from bitrank.service.store import Store

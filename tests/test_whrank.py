@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from bitrank import AsymmetricRanker
+from bitrank import AgreementRanker, AsymmetricRanker
 from bitrank.codes import pack, signs, weighted_hamming
 from bitrank.ranking.whrank import WhRank, _same_class_pairs
 
@@ -112,10 +112,11 @@ def test_asymmetric_ranker_ranks_as_the_inner_product():
     np.testing.assert_allclose(np.abs(queries).sum(axis=1, keepdims=True) - 2 * distances, inner, atol=1e-4)
 
 
-def test_bad_input():
+@pytest.mark.parametrize(("ranker", "option"), [(WhRank, "n_pairs"), (AgreementRanker, "n_rows")])
+def test_bad_input(ranker, option):
     rng = np.random.default_rng(7)
     values, y = rng.normal(size=(20, 9)), np.arange(20) % 2
     with pytest.raises(ValueError, match="at least two rows, got 20 classes"):
-        fit(WhRank(), values, np.arange(20))
-    with pytest.raises(ValueError, match="n_pairs must be at least 1, got 0"):
-        fit(WhRank(n_pairs=0), values, y)
+        fit(ranker(), values, np.arange(20))
+    with pytest.raises(ValueError, match=f"{option} must be at least 1, got 0"):
+        fit(ranker(**{option: 0}), values, y)

@@ -56,8 +56,7 @@ def draw_quadruplets(
 
     Returns
     -------
-    quadruplets : int64 array of shape (n_quadruplets, 4)
-        Row numbers (query, dissimilar, similar, similar), no row twice.
+    quadruplets : as `bitrank.ranking.quadruplets.draw_quadruplets` returns them
 
     Notes
     -----

@@ -43,8 +43,7 @@ def search(
 
     Returns
     -------
-    results : named tuple of arrays ``(ids, distances)`` of shape (n_queries, k)
-        Nearest first, ties by id, padded with -1 and inf where there are fewer than k rows.
+    results : as `bitrank.Index.search` returns them
 
     Examples
     --------

@@ -96,9 +96,7 @@ def mnist() -> Digits:
 
     Returns
     -------
-    images : uint8 array of shape (70000, 28, 28)
-        0 is paper, 255 ink.
-    labels : uint8 array of shape (70000,)
+    images, labels : as in `digits`, 70 000 of them
 
     Raises
     ------
@@ -123,9 +121,7 @@ def mnist() -> Digits:
 def cifar10() -> Pictures:
     """Load the 60 000 colour images of CIFAR-10: 50 000 of the training set, then 10 000 of the test set.
 
-    They are read from cifar10.npz in the folder of data sets. The first call downloads a missing file from OpenML
-    (`CIFAR_10`) through scikit-learn, in some minutes and 4 GB of memory. The download was tested with local files in
-    OpenML's format only.
+    They are read from cifar10.npz and downloaded as by `mnist`, from `CIFAR_10`, in some minutes and 4 GB of memory.
 
     Returns
     -------
@@ -134,12 +130,7 @@ def cifar10() -> Pictures:
     labels : uint8 array of shape (60000,)
     class_names : str array of shape (10,)
 
-    Raises
-    ------
-    FileNotFoundError
-        If the file is missing and cannot be downloaded.
-    ValueError
-        If the file is damaged or does not hold the bytes of CIFAR-10.
+    Errors are those of `mnist`.
 
     References
     ----------

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from bitrank.checks import check_weights
 from bitrank.ranking.evidence import LabelEvidence, Matrix, QueryRows
-from bitrank.ranking.ranker import Ranker, scaled
-from bitrank.vocabulary import Codes, Queries, Weights
+from bitrank.ranking.plain import UniformRanker
+from bitrank.ranking.ranker import scaled
+from bitrank.vocabulary import Queries, Weights
 
 
-class MDSHRanker(Ranker):
+class MDSHRanker(UniformRanker):
     """Rank codes of `MultidimensionalSpectralHashing` by the eigenvalues of its eigenfunctions.
 
     The affinity of two vectors is Σ λ_k b_k(x) b_k(y), b_k being bits as ±1: a weighted Hamming distance with the
@@ -54,17 +54,6 @@ class MDSHRanker(Ranker):
     def __init__(self, eigenvalues: Any = None, *, n_bits: int | None = None) -> None:
         self.eigenvalues = eigenvalues
         self.n_bits = n_bits
-
-    def fit(
-        self,
-        codes: Codes,
-        y: npt.ArrayLike | None = None,
-        *,
-        queries: npt.ArrayLike | None = None,
-        features: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Take the eigenvalues; labels may be left out."""
-        return super().fit(codes, np.zeros(len(codes)) if y is None else y, queries=queries, features=features)
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
         weights = np.ones(evidence.n_bits) if self.eigenvalues is None else self.eigenvalues

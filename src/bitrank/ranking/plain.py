@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.arrays import to_array
-from bitrank.ranking.evidence import Matrix, QueryRows, check_label_evidence
+from bitrank.ranking.evidence import LabelEvidence, Matrix, QueryRows
 from bitrank.ranking.ranker import Ranker, scaled
 from bitrank.vocabulary import Codes, Queries
 
@@ -41,11 +41,10 @@ class UniformRanker(Ranker):
     ) -> Self:
         """Take the number of bits; labels may be left out."""
         labels: Any = np.zeros(len(to_array(codes, "codes"))) if y is None else y
-        evidence = check_label_evidence(codes, labels, queries, features, self.n_bits)
-        if features is not None:
-            self._refuse("features", "features")
+        return super().fit(codes, labels, queries=queries, features=features)
+
+    def _fit_labels(self, evidence: LabelEvidence) -> None:
         self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 0.0, []
-        return self
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return scaled(QueryRows(queries.codes, None), np.ones(self.n_bits_))
@@ -55,12 +54,7 @@ class AsymmetricRanker(UniformRanker):
     """Rank float queries by the asymmetric distance: a bit weighs the size of the query's value before the sign.
 
     Codes are ranked as by the inner product of the query's reals with the codes' ±1. Queries that are codes are ranked
-    by Hamming distance.
-
-    Parameters
-    ----------
-    n_bits : int, optional
-        Length of the codes; by default all bits of their bytes.
+    by Hamming distance. `n_bits` is that of `UniformRanker`.
 
     Examples
     --------
