@@ -59,6 +59,13 @@ class Report:
         self.rows[name] = row
         print(f"{name}: " + ", ".join(f"{key} {figure}" for key, figure in row.items()), flush=True)
 
+    def summarize(self) -> None:
+        """Print every bar with its figure, and how many were met."""
+        bars = [(f"{name}: {key}", f) for name, row in self.rows.items() for key, f in row.items() if f.bar]
+        for name, figure in bars:
+            print(f"{name:72} {figure.value:10.4g}  {figure.bar:9} {'met' if figure.met else 'MISSED'}")
+        print(f"{self.part}: {sum(figure.met for _, figure in bars)} of {len(bars)} bars met", flush=True)
+
     def save(self, path: Path) -> None:
         """Write all rows as a section of a file, with the date, the machine and the versions."""
         blas = sorted({f"{pool['internal_api']}, {pool['num_threads']} threads" for pool in threadpool_info()})
