@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.blas import dsyrk
 
 from bitrank import _kernel
 from bitrank.vocabulary import Codes
@@ -28,6 +29,7 @@ from bitrank.vocabulary import Codes
 Array = npt.NDArray[np.float64]
 Kind = Literal["order", "tie"]
 _BLOCK_ROWS = 8192  # rows densified per block
+_MOST_DENSE = 25_000_000  # numbers of a matrix that is kept dense
 
 
 class Constraints:
@@ -68,6 +70,7 @@ class Constraints:
         self._differences = [query ^ items.take(column, axis=0) for column in quadruplets.T[1:]]
         self._scale = scale
         self._query_rows = quadruplets[:, 0]
+        self._active: npt.NDArray[np.bool_] | None = None
 
     @property
     def has_ties(self) -> bool:
@@ -87,9 +90,14 @@ class Constraints:
         return dense if self._scale is None else dense * self._scale[self._query_rows[rows]]
 
     def _blocks(self, which: Kind) -> Iterator[tuple[slice, Array]]:
+        keep = which == "order" and self.n_rows * self.n_bits <= _MOST_DENSE
         for start in range(0, self.n_rows, _BLOCK_ROWS):
             rows = slice(start, min(start + _BLOCK_ROWS, self.n_rows))
-            yield rows, self.dense(which, rows)
+            yield rows, self._dense_order[rows] if keep else self.dense(which, rows)
+
+    @cached_property
+    def _dense_order(self) -> Array:
+        return self.dense("order")
 
     # Without magnitudes rows hold only -1, 0 and 1; the kernel works on their packed bits.
 
@@ -125,23 +133,42 @@ class Constraints:
         """Add factor · Σ ± DᵀD to `gram` and factor · Σ ± D to `total`, over the rows with their signs −1, 0 or 1."""
         if self._scale is None:
             _kernel.add_gram(*self._pair("order"), signs, factor, gram, total)
-        else:
-            for rows, block in self._blocks("order"):
-                chosen = np.flatnonzero(signs[rows])
-                part, signed = block[chosen], factor * signs[rows][chosen, None] * block[chosen]
-                gram += signed.T @ part
-                total += signed.sum(axis=0)
+            return
+        upper = np.zeros_like(gram, order="F")
+        for rows, block in self._blocks("order"):
+            for sign in (1, -1):
+                part = block[signs[rows] == sign]
+                if len(part):
+                    upper = dsyrk(sign * factor, part.T, beta=1.0, c=upper, overwrite_c=True)
+            total += factor * (signs[rows] @ block)
+        gram += upper + np.triu(upper, 1).T
+
+    def active_gram(self, active: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+        """Σ DᵀD and Σ D over the active rows, from the last answer by the rows that differ; both hold until the next.
+
+        Solutions for several constants share most of their active rows.
+        """
+        if self._active is None:
+            self._active = np.zeros(self.n_rows, bool)
+            self._gram, self._total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
+        changed = active.view(np.int8) - self._active.view(np.int8)
+        if changed.any():
+            self.add_gram(changed, 1.0, self._gram, self._total)
+        self._active = active
+        return self._gram, self._total
 
     @cached_property
     def tie_gram(self) -> Array:
         """TᵀT of equation (2), all that the tie rows contribute to the objective; zero for triplets."""
-        gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
+        order: Literal["C", "F"] = "C" if self._scale is None else "F"  # for the kernel, and for BLAS
+        gram, total = np.zeros((self.n_bits, self.n_bits), order=order), np.zeros(self.n_bits)
         if self.has_ties:
             if self._scale is None:
                 _kernel.add_gram(*self._pair("tie"), np.ones(self.n_rows, np.int8), 1.0, gram, total)
             else:
                 for _, block in self._blocks("tie"):
-                    gram += block.T @ block
+                    gram = dsyrk(1.0, block.T, beta=1.0, c=gram, overwrite_c=True)
+                gram += np.triu(gram, 1).T
         return gram
 
 

@@ -21,6 +21,7 @@ from bitrank.vocabulary import Queries, Rows, Weights
 # C="auto" tries these constants: the sum of C over all order constraints, and the share of it for ties.
 _TOTALS = (2.0, 200.0)
 _TIE_SHARES = (0.0, 1.0)
+_CANDIDATE_TOLERANCE = 1e-5  # gap of candidates, which are only compared; the winner is solved to the solver's own
 
 
 class RankingSVM(GatedRanker):
@@ -126,8 +127,8 @@ class RankingSVM(GatedRanker):
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return scaled(queries, self.weights_)
 
-    def _solve(self, constraints: Constraints, C_order: float, C_tie: float) -> Solution:
-        """Minimise the objective for these constants."""
+    def _solve(self, constraints: Constraints, C_order: float, C_tie: float, **options: Any) -> Solution:
+        """Minimise the objective for these constants; further options go to the solver."""
         if self.solver not in SOLVERS:
             raise ValueError(f"solver must be one of {tuple(SOLVERS)}, got {self.solver!r}")
         named = isinstance(self.prior, str)
@@ -141,7 +142,14 @@ class RankingSVM(GatedRanker):
             prior = check_weights(self.prior, constraints.n_bits).astype(np.float64)
             if prior.ndim != 1:
                 raise ValueError(f"prior must be one vector, got shape {prior.shape}")
-        return SOLVERS[self.solver](Objective(constraints, C_order, C_tie, prior))
+        return SOLVERS[self.solver](Objective(constraints, C_order, C_tie, prior), **options)
+
+    def _candidates(self, constraints: Constraints, n: int) -> Iterator[tuple[dict[str, Any], Factor]]:
+        """Weights for the constants to try with n constraints, each solved from the weights before."""
+        start = None
+        for some in _constants_to_try(n):
+            start = self._solve(constraints, **some, start=start, tol=_CANDIDATE_TOLERANCE).weights
+            yield some, start.astype(np.float32)
 
     def _learn(
         self, constraints: Constraints, choice: gate.Choice, sampling: dict[str, Any] | None = None
@@ -177,8 +185,8 @@ class _LabelLearner:
 
     def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
         for sampling, constraints in self._draw(rows, self.samplings):
-            for some in _constants_to_try(self.ranker.n_quadruplets):
-                yield {**sampling, **some}, self.ranker._solve(constraints, **some).weights.astype(np.float32)
+            for some, weights in self.ranker._candidates(constraints, self.ranker.n_quadruplets):
+                yield {**sampling, **some}, weights
 
     def learn(self, choice: gate.Choice) -> dict[str, Any]:
         last, params = self.samplings[-1], choice.params or {}
@@ -200,8 +208,8 @@ class _PairLearner:
     def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
         for negatives in NEGATIVES:
             constraints = self._draw(self.evidence.pairs[rows], negatives)
-            for some in _constants_to_try(constraints.n_rows):
-                yield {"negatives": negatives, **some}, self.ranker._solve(constraints, **some).weights
+            for some, weights in self.ranker._candidates(constraints, constraints.n_rows):
+                yield {"negatives": negatives, **some}, weights
 
     def learn(self, choice: gate.Choice) -> dict[str, Any]:
         params = choice.params or {}
@@ -219,9 +227,7 @@ class _ConstraintLearner:
         self.ranker, self.evidence = ranker, evidence
 
     def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        constraints = constraints_of(self.evidence, rows)
-        for some in _constants_to_try(len(self.evidence.rows)):
-            yield some, self.ranker._solve(constraints, **some).weights
+        return self.ranker._candidates(constraints_of(self.evidence, rows), len(self.evidence.rows))
 
     def learn(self, choice: gate.Choice) -> dict[str, Any]:
         return self.ranker._learn(constraints_of(self.evidence), choice)

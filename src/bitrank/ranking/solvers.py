@@ -27,21 +27,18 @@ class Solution(NamedTuple):
 
 
 class _Pieces:
-    """J's quadratic pieces ½ vᵀHv − bᵀv + const, each from the last one by the rows that became active or ceased to."""
+    """J's quadratic pieces ½ vᵀHv − bᵀv + const."""
 
     def __init__(self, objective: Objective) -> None:
-        self.objective, self.active = objective, np.zeros(objective.constraints.n_rows, bool)
-        self.hessian, self.linear = 2 * objective.c_tie * objective.tie_gram, objective.prior.copy()
-        self.hessian.flat[:: len(self.linear) + 1] += 1.0
+        self.objective = objective
+        self.tie_hessian = 2 * objective.c_tie * objective.tie_gram
+        self.tie_hessian.flat[:: len(objective.prior) + 1] += 1.0
 
     def at(self, margins: Array) -> tuple[Array, Array]:
-        """H and b of the piece with these margins; both hold until the next call."""
-        active = margins < 1.0
-        changed = active.view(np.int8) - self.active.view(np.int8)
-        if changed.any():
-            self.objective.constraints.add_gram(changed, 2 * self.objective.c_order, self.hessian, self.linear)
-        self.active = active
-        return self.hessian, self.linear
+        """H and b of the piece with these margins."""
+        gram, total = self.objective.constraints.active_gram(margins < 1.0)
+        factor = 2 * self.objective.c_order
+        return self.tie_hessian + factor * gram, self.objective.prior + factor * total
 
 
 class Solver(Protocol):

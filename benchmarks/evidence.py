@@ -1,0 +1,189 @@
+"""Learning from relevance judgements and constraints on NFCorpus, each figure beside its bar.
+
+`python benchmarks/evidence.py [pairs] [documents] [constraints] [rivals]` runs these parts, or all, and writes one
+section per part to benchmarks/results/evidence.json. Data: docs/data.md; the folder is BITRANK_DATA, or --data.
+
+nDCG@10 with gains 2^grade − 1, on the test queries, in expectation over ties. Everything is learned from the training
+queries with default settings; figures are means over seeds. "float" queries are values before the sign, whose rival is
+the asymmetric distance; "bare" ones are codes, whose rival is Hamming distance.
+"""
+
+import argparse
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from nfcorpus import NFCorpus, ndcg
+from report import RESULTS, Figure, Report, parse_parts, timed
+from rivals import ADAPTERS, BILINEARS, Draws, bits, tune
+
+from bitrank import OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM
+from bitrank.codes import distances
+
+KINDS = ("float", "bare")
+LEAST_FLOAT, LEAST_BARE_GAIN, MOST_LOSS, MOST_NEW_LOSS, LEAST_SHARE = 0.30, 0.02, 0.005, 0.01, 0.6
+N_NEGATIVES = {"random": 50, "hard": 20}  # per query
+
+
+def pairs(report: Report, data: NFCorpus, seeds: range) -> None:
+    """Learn from judged pairs."""
+    cosine = ndcg(-(data.query_vectors[data.rows("test")] @ data.documents.T), data.gains("test"))
+    report.add("float vectors, cosine", ndcg10=cosine)
+    for kind in KINDS:
+        rival = data.ndcg(data.plain(kind))
+        report.add(f"{kind} queries themselves", ndcg10=rival)
+        for learner in (QueryVectorRanker, QueryAdaptiveRanker, RankingSVM):
+            least = rival - MOST_LOSS
+            if learner is QueryVectorRanker:
+                least = LEAST_FLOAT if kind == "float" else rival + LEAST_BARE_GAIN
+            figures, seconds, blends = [], [], []
+            for seed in seeds:
+                ranker = learner(random_state=seed)
+                seconds.append(timed(ranker.fit_pairs, data.codes, data.pairs, queries=data.queries(kind))[0])
+                figures.append(data.ndcg(answer(ranker, data, kind)))
+                blends.append(ranker.blend_)
+            mean = fmean(figures)
+            report.add(
+                f"{learner.__name__}, {kind} queries",
+                ndcg10=Figure(mean, least=least),
+                gain=mean - rival,
+                least_of_seeds=min(figures),
+                blend=fmean(blends),
+                fit_s=fmean(seconds),
+            )
+
+
+def documents(report: Report, data: NFCorpus, seeds: range) -> None:
+    """Learn without the pairs of a third of the documents, and look for those documents and for the others.
+
+    "among": only these documents are searched; "in all": all are, and these are worth finding. The share of the gain
+    that stays is measured against the same learner with all pairs.
+    """
+    for kind in KINDS:
+        rows: dict[str, list[float]] = {}
+        for seed in seeds:
+            new = np.random.default_rng(1000 + seed).random(len(data.codes)) < 1 / 3
+            rankers = [QueryVectorRanker(random_state=seed) for _ in range(2)]
+            for ranker, some in zip(rankers, (data.pairs[~new[data.pairs[:, 1]]], data.pairs), strict=True):
+                ranker.fit_pairs(data.codes, some, queries=data.queries(kind))
+            plain, learned, full = data.plain(kind), *(answer(ranker, data, kind) for ranker in rankers)
+            for group, wanted in (("new", new), ("old", ~new)):
+                for place, among in (("among", wanted), ("in_all", None)):
+                    figures = [data.ndcg(q, documents=wanted, among=among) for q in (plain, learned, full)]
+                    for name, value in zip(("plain", "learned", "full"), figures, strict=True):
+                        rows.setdefault(f"{group}_{place}_{name}", []).append(value)
+        mean = {name: fmean(values) for name, values in rows.items()}
+        for place in ("among", "in_all"):
+            plain, learned = mean[f"new_{place}_plain"], mean[f"new_{place}_learned"]
+            gain = Figure(learned - plain, least=-MOST_NEW_LOSS)
+            report.add(f"new documents {place}, {kind} queries", plain=plain, ndcg10=learned, gain=gain)
+            plain, learned, full = (mean[f"old_{place}_{name}"] for name in ("plain", "learned", "full"))
+            report.add(
+                f"other documents {place}, {kind} queries",
+                plain=plain,
+                ndcg10=learned,
+                gain=learned - plain,
+                gain_of_all_pairs=full - plain,
+                share_of_gain=Figure((learned - plain) / (full - plain), least=LEAST_SHARE),
+            )
+
+
+def constraints(report: Report, data: NFCorpus, seeds: range) -> None:
+    """Learn from triplets with random and with hard negatives."""
+    for kind in KINDS:
+        rival = data.ndcg(data.plain(kind))
+        for negatives in N_NEGATIVES:
+            for learner in (RankingSVM, OnlineRankingSVM):
+                figures, blends, seconds = [], [], []
+                for seed in seeds:
+                    triplets = draw_triplets(data, negatives, seed)
+                    ranker = learner(n_bits=data.values.shape[1], random_state=seed)
+                    queries = data.queries(kind)
+                    seconds.append(timed(ranker.fit_constraints, data.codes, triplets, queries=queries)[0])
+                    figures.append(data.ndcg(answer(ranker, data, kind)))
+                    blends.append(ranker.blend_)
+                report.add(
+                    f"{learner.__name__}, {negatives} negatives, {kind} queries",
+                    ndcg10=Figure(fmean(figures), least=rival - MOST_LOSS),
+                    rival=rival,
+                    least_of_seeds=min(figures),
+                    blend=fmean(blends),
+                    fit_s=fmean(seconds),
+                )
+
+
+def draw_triplets(data: NFCorpus, negatives: str, seed: int) -> np.ndarray:
+    """Draw (query, other document, relevant document): random others, or the nearest that are not judged relevant."""
+    draws, n = Draws(data, seed), N_NEGATIVES[negatives]
+    to_documents = distances(data.query_codes, data.codes)
+    rows = []
+    for query in draws.queries:
+        others = np.flatnonzero(~draws.relevant[query])
+        if negatives == "random":
+            others = draws.random.choice(others, n)
+        else:
+            others = others[np.argsort(to_documents[query, others], kind="stable")[:n]]
+        rows += [(query, other, draws.document(query)) for other in others]
+    return np.array(rows)
+
+
+def rivals(report: Report, data: NFCorpus, seeds: range) -> None:
+    """Compare with a linear adapter of the query and with a bilinear similarity, tuned on the dev queries."""
+    ours = {kind: fmean(learned(data, kind, seed) for seed in seeds) for kind in KINDS}
+    codes, queries = bits(data.codes, data.values.shape[1]), bits(data.query_codes, data.values.shape[1])
+    floats = data.values / np.linalg.norm(data.values, axis=1, keepdims=True)
+    centered = data.documents - data.documents.mean(axis=0)
+    cases: dict[str, tuple[str, list[Any], np.ndarray, np.ndarray]] = {
+        "linear adapter, float queries, float documents": ("float", ADAPTERS, data.query_vectors, data.documents),
+        "linear adapter, float queries, centred float documents": ("float", ADAPTERS, floats, centered),
+        "linear adapter, float queries, codes": ("float", ADAPTERS, floats, codes),
+        "linear adapter, bare queries, codes": ("bare", ADAPTERS, queries, codes),
+        "bilinear similarity, bare queries, codes": (
+            "bare",
+            BILINEARS,
+            queries * np.float32(np.sqrt(queries.shape[1])),
+            codes * np.float32(np.sqrt(queries.shape[1])),
+        ),
+    }
+    test = data.rows("test")
+    for name, (kind, settings, inputs, items) in cases.items():
+        setting = tune(data, settings, inputs, items)
+        figures = [
+            ndcg(-(setting.learn(inputs, items, Draws(data, seed))[test] @ items.T), data.gains("test"))
+            for seed in seeds
+        ]
+        above = Figure(ours[kind] - fmean(figures), least=0.0)
+        report.add(name, ndcg10=fmean(figures), ours=ours[kind], ours_above=above, **setting._asdict())
+
+
+def learned(data: NFCorpus, kind: str, seed: int) -> float:
+    """Return nDCG@10 of a query vector ranker."""
+    ranker = QueryVectorRanker(random_state=seed).fit_pairs(data.codes, data.pairs, queries=data.queries(kind))
+    return data.ndcg(answer(ranker, data, kind))
+
+
+def answer(ranker: Any, data: NFCorpus, kind: str) -> Any:
+    """Return the test queries as a ranker gives them."""
+    return ranker.queries_for(data.queries(kind)[data.rows("test")], collection=data.codes)
+
+
+PARTS = {"pairs": pairs, "documents": documents, "constraints": constraints, "rivals": rivals}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", help=f"folder that holds {NFCorpus.__module__}_minilm.npz (default: BITRANK_DATA)")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds to average over (default: %(default)s)")
+    options = parse_parts(parser, PARTS)
+    data = NFCorpus(options.data)
+    reports = []
+    for part in options.parts:
+        reports.append(Report(part))
+        PARTS[part](reports[-1], data, range(options.seeds))
+        reports[-1].save(RESULTS / "evidence.json")
+    for report in reports:
+        report.summarize()
+
+
+if __name__ == "__main__":
+    main()
