@@ -80,7 +80,7 @@ class RankingSVM(GatedRanker):
     learns_from = frozenset({"labels", "pairs", "constraints"})
     _arrays: ClassVar[dict[str, str]] = {"weights_": "b"}
     _facts = ("params_",)
-    _gate: ClassVar[dict[str, Any]] = {"cross_validate": True, "blends": gate.COARSE_BLENDS}
+    _gate: ClassVar[dict[str, Any]] = {"cross_validate": True, "race": True, "blends": gate.COARSE_BLENDS}
 
     weights_: Weights
 
@@ -144,10 +144,12 @@ class RankingSVM(GatedRanker):
                 raise ValueError(f"prior must be one vector, got shape {prior.shape}")
         return SOLVERS[self.solver](Objective(constraints, C_order, C_tie, prior), **options)
 
-    def _candidates(self, constraints: Constraints, n: int) -> Iterator[tuple[dict[str, Any], Factor]]:
-        """Weights for the constants to try with n constraints, each solved from the weights before."""
+    def _candidates(
+        self, constraints: Constraints, tried: list[dict[str, float]]
+    ) -> Iterator[tuple[dict[str, Any], Factor]]:
+        """Weights for several constants, each solved from the weights before."""
         start = None
-        for some in _constants_to_try(n):
+        for some in tried:
             start = self._solve(constraints, **some, start=start, tol=_CANDIDATE_TOLERANCE).weights
             yield some, start.astype(np.float32)
 
@@ -183,10 +185,22 @@ class _LabelLearner:
         self.ranker, self.evidence, self.samplings, self.random = ranker, evidence, samplings, random
         self.everything = np.sort(some_rows(len(evidence.codes), random))
 
-    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        for sampling, constraints in self._draw(rows, self.samplings):
-            for some, weights in self.ranker._candidates(constraints, self.ranker.n_quadruplets):
-                yield {**sampling, **some}, weights
+    def candidates(
+        self, rows: Rows, wanted: list[dict[str, Any]] | None = None
+    ) -> Iterator[tuple[dict[str, Any], Factor]]:
+        samplings = [sampling for sampling in self.samplings if self._tried(sampling, wanted)]
+        try:
+            for sampling, constraints in self._draw(rows, samplings):
+                for some, weights in self.ranker._candidates(constraints, self._tried(sampling, wanted)):
+                    yield {**sampling, **some}, weights
+        except ValueError:
+            if wanted is None:
+                raise  # later, a sampling with nothing to draw just drops out of the race
+
+    def _tried(self, sampling: dict[str, Any], wanted: list[dict[str, Any]] | None) -> list[dict[str, float]]:
+        """Constants to try with a sampling."""
+        tried = _constants_to_try(self.ranker.n_quadruplets)
+        return [some for some in tried if wanted is None or {**sampling, **some} in wanted]
 
     def learn(self, choice: gate.Choice) -> dict[str, Any]:
         last, params = self.samplings[-1], choice.params or {}
@@ -208,7 +222,7 @@ class _PairLearner:
     def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
         for negatives in NEGATIVES:
             constraints = self._draw(self.evidence.pairs[rows], negatives)
-            for some, weights in self.ranker._candidates(constraints, constraints.n_rows):
+            for some, weights in self.ranker._candidates(constraints, _constants_to_try(constraints.n_rows)):
                 yield {"negatives": negatives, **some}, weights
 
     def learn(self, choice: gate.Choice) -> dict[str, Any]:
@@ -227,7 +241,8 @@ class _ConstraintLearner:
         self.ranker, self.evidence = ranker, evidence
 
     def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        return self.ranker._candidates(constraints_of(self.evidence, rows), len(self.evidence.rows))
+        tried = _constants_to_try(len(self.evidence.rows))
+        return self.ranker._candidates(constraints_of(self.evidence, rows), tried)
 
     def learn(self, choice: gate.Choice) -> dict[str, Any]:
         return self.ranker._learn(constraints_of(self.evidence), choice)
