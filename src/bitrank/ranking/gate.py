@@ -26,8 +26,8 @@ COARSE_BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)  # for learners with many candidates
 # Standard errors that a gain in MAP must exceed, since the winner is the best of about a hundred. On random labels the
 # best reached 2 on most draws and 3 rarely; on digits of 600 rows and more it reached at least 5.5.
 _MIN_Z = 4.0
-# In a race, candidates that go on after the first fold: the best by MAP, by MAP where precision at 10 does not fall, and
-# by precision at 10, this many of each.
+# In a race, this many candidates go on after the first fold by each of: MAP, MAP where precision at 10 does not fall,
+# and precision at 10.
 _RACERS = 3
 
 
@@ -169,8 +169,10 @@ def _racers(judged: Judged, rival: tuple[Floats, Floats]) -> list[dict[str, Any]
     by_map = sorted(lines, key=lambda line: -line[1][0])
     safe = [line for line in by_map if line[1][1] >= rival[1].mean()]
     by_p10 = sorted(lines, key=lambda line: -line[1][1])
-    best = [list(dict.fromkeys(params for params, _ in order))[:_RACERS] for order in (by_map, safe, by_p10)]
-    return [dict(params) for params in dict.fromkeys(sum(best, []))]
+    best: dict[tuple[tuple[str, Any], ...], None] = {}
+    for order in (by_map, safe, by_p10):
+        best |= dict.fromkeys(list(dict.fromkeys(params for params, _ in order))[:_RACERS])
+    return [dict(params) for params in best]
 
 
 class _Scores(NamedTuple):

@@ -23,6 +23,7 @@ from bitrank.ranking.listwise import class_numbers
 from bitrank.ranking.near import Factor, mean_one
 from bitrank.ranking.network import Network, start_network, train
 from bitrank.ranking.per_query import PerQueryRanker
+from bitrank.ranking.threads import one_blas_thread
 from bitrank.ranking.trust import MOST_ROWS, sample_collection, unlabelled_items
 from bitrank.vocabulary import Codes, Queries, Rows, Weights
 
@@ -121,6 +122,7 @@ class QueryVectorRanker(PerQueryRanker):
         self.validation = validation
         self.random_state = random_state
 
+    @one_blas_thread
     def fit(
         self,
         codes: Codes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NoReturn, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from bitrank.ranking.gate import Choice
 from bitrank.ranking.held_out import Validation
 from bitrank.ranking.near import Factor
 from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, ranker_class
+from bitrank.ranking.threads import one_blas_thread
 from bitrank.vocabulary import Codes, Queries, Rows
 
 _SCORED_QUERIES = 1024  # per block of `score`
@@ -72,6 +73,7 @@ class Ranker(BaseEstimator, ABC):
     blend_: float
     report_: list[dict[str, Any]]
 
+    @one_blas_thread
     def fit(
         self,
         codes: Codes,
@@ -94,13 +96,11 @@ class Ranker(BaseEstimator, ABC):
             What else is known of a query, for rankers that use it.
         """
         evidence = check_label_evidence(codes, y, queries, features, self._n_bits())
-        if "labels" not in self.learns_from:
-            self._refuse("class labels", "labels")
-        if features is not None and "features" not in self.learns_from:
-            self._refuse("features", "features")
+        self._check_learns_from("labels", "class labels", features)
         self._fit_labels(evidence)
         return self
 
+    @one_blas_thread
     def fit_pairs(
         self, codes: Codes, pairs: Any, *, queries: npt.ArrayLike, features: npt.ArrayLike | None = None
     ) -> Self:
@@ -118,13 +118,11 @@ class Ranker(BaseEstimator, ABC):
             What else is known of a query, for rankers that use it.
         """
         evidence = check_pair_evidence(codes, pairs, queries, features, self._n_bits())
-        if "pairs" not in self.learns_from:
-            self._refuse("pairs", "pairs")
-        if features is not None and "features" not in self.learns_from:
-            self._refuse("features", "features")
+        self._check_learns_from("pairs", "pairs", features)
         self._fit_pairs(evidence)
         return self
 
+    @one_blas_thread
     def fit_constraints(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
         """Learn from triplets or quadruplets of row numbers.
 
@@ -138,8 +136,7 @@ class Ranker(BaseEstimator, ABC):
             The queries that the first column numbers; by default the codes.
         """
         evidence = check_constraint_evidence(codes, rows, queries, self._n_bits())
-        if "constraints" not in self.learns_from:
-            self._refuse("constraints", "constraints")
+        self._check_learns_from("constraints", "constraints")
         self._fit_constraints(evidence)
         return self
 
@@ -240,9 +237,12 @@ class Ranker(BaseEstimator, ABC):
         n_bits: int | None = getattr(self, "n_bits", None)
         return n_bits
 
-    def _refuse(self, evidence: str, kind: str) -> NoReturn:
-        able = [name for name in RANKERS if kind in ranker_class(name).learns_from]
-        raise ValueError(f"{type(self).__name__} cannot learn from {evidence}; {', '.join(able)} can")
+    def _check_learns_from(self, kind: str, evidence: str, features: npt.ArrayLike | None = None) -> None:
+        """Refuse evidence, or features, that this ranker cannot learn from."""
+        for name, what in ((kind, evidence), ("features", "features")):
+            if name not in self.learns_from and (name == kind or features is not None):
+                able = [other for other in RANKERS if name in ranker_class(other).learns_from]
+                raise ValueError(f"{type(self).__name__} cannot learn from {what}; {', '.join(able)} can")
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
         """Learn from class labels."""
