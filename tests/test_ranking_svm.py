@@ -103,9 +103,13 @@ def test_report_and_params():
     first, *tried = ranker.report_
     assert first.keys() == {"blend", "map", "p10", "map_error", "p10_error"}
     assert first["blend"] == 0.0
-    assert {(line["strategy"], line["n_neighbors"]) for line in tried} == WAYS
+    # The candidates that the first fold left in the race: three by each of three figures, some of them the same.
+    params = ("strategy", "n_neighbors", "C_order", "C_tie")
+    racers = {tuple(line[name] for name in params) for line in tried}
+    assert {racer[:2] for racer in racers} <= WAYS
+    assert 3 <= len(racers) <= 9
+    assert len(tried) == len(racers) * len(COARSE_BLENDS)
     assert {line["blend"] for line in tried} == set(COARSE_BLENDS)
-    assert len(tried) == 4 * 4 * len(COARSE_BLENDS)
     assert ranker.params_.keys() == {"strategy", "n_neighbors", "C_order", "C_tie"}
     chosen = next(line for line in tried if choice(ranker).items() <= line.items())
     assert chosen["map"] > first["map"]
@@ -137,7 +141,9 @@ def test_scoring_picks_the_best_of_its_figure():
 def test_strategy_restricts_what_is_tried(strategy, ways):
     codes, y = toy()
     ranker = fast(strategy=strategy).fit(codes, y)
-    assert {(line["strategy"], line["n_neighbors"]) for line in ranker.report_[1:]} == ways
+    used = {(line["strategy"], line["n_neighbors"]) for line in ranker.report_[1:]}
+    assert used
+    assert used <= ways
     given = fast(strategy=strategy, C=0.01).fit(codes, y)
     assert given.params_["strategy"] == strategy
 

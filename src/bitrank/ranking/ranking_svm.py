@@ -199,7 +199,7 @@ class _LabelLearner:
 
     def _tried(self, sampling: dict[str, Any], wanted: list[dict[str, Any]] | None) -> list[dict[str, float]]:
         """Constants to try with a sampling."""
-        tried = _constants_to_try(self.ranker.n_quadruplets)
+        tried = _constants_to_try(max(1, self.ranker.n_quadruplets))
         return [some for some in tried if wanted is None or {**sampling, **some} in wanted]
 
     def learn(self, choice: gate.Choice) -> dict[str, Any]:
