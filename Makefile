@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
 .PHONY: demo test test-all test-core browser test-lowest test-milvus test-neon test-gpu check docs coverage sanitize bench \
-  bench-learning bench-clicks bench-service bench-engines bench-milvus bench-gpu reproduce reproduce-quick clean
+  bench-learning bench-evidence bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -106,6 +106,14 @@ bench-gpu: $(VENV)/gpu.installed
 
 bench-learning: $(VENV)/test.installed
 	$(BIN)/python benchmarks/learning.py
+
+# Judged pairs and constraints on NFCorpus; BITRANK_DATA names the folder that holds it.
+bench-evidence: $(VENV)/test.installed
+	$(BIN)/python benchmarks/evidence.py
+
+# Time and memory of learning; run it on an idle machine.
+bench-times: $(VENV)/test.installed
+	$(BIN)/python benchmarks/learning_times.py
 
 bench-clicks: $(VENV)/test.installed
 	$(BIN)/python benchmarks/clicks.py

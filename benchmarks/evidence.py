@@ -1,7 +1,7 @@
 """Learning from relevance judgements and constraints on NFCorpus, each figure beside its bar.
 
-`python benchmarks/evidence.py [pairs] [documents] [constraints] [rivals]` runs these parts, or all, and writes one
-section per part to benchmarks/results/evidence.json. Data: docs/data.md; the folder is BITRANK_DATA, or --data.
+`python benchmarks/evidence.py [pairs] [documents] [rivals] [weights] [constraints]` runs these parts, or all, and
+writes one section per part to benchmarks/results/evidence.json. Data: docs/data.md, in BITRANK_DATA or --data.
 
 nDCG@10 with gains 2^grade − 1, on the test queries, in expectation over ties. Everything is learned from the training
 queries with default settings; figures are means over seeds. "float" queries are values before the sign, whose rival is
@@ -9,12 +9,13 @@ the asymmetric distance; "bare" ones are codes, whose rival is Hamming distance.
 """
 
 import argparse
+from functools import cache
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-from nfcorpus import NFCorpus, ndcg
-from report import RESULTS, Figure, Report, parse_parts, timed
+from nfcorpus import FILE, NFCorpus, ndcg
+from report import RESULTS, Figure, Report, parse_parts
 from rivals import ADAPTERS, BILINEARS, Draws, bits, tune
 
 from bitrank import OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM
@@ -26,31 +27,34 @@ N_NEGATIVES = {"random": 50, "hard": 20}  # per query
 
 
 def pairs(report: Report, data: NFCorpus, seeds: range) -> None:
-    """Learn from judged pairs."""
+    """Learn a vector per query from judged pairs."""
     cosine = ndcg(-(data.query_vectors[data.rows("test")] @ data.documents.T), data.gains("test"))
     report.add("float vectors, cosine", ndcg10=cosine)
+    for kind, least in (("float", LEAST_FLOAT), ("bare", data.ndcg(data.plain("bare")) + LEAST_BARE_GAIN)):
+        add_learner(report, data, QueryVectorRanker, kind, seeds, least)
+
+
+def weights(report: Report, data: NFCorpus, seeds: range) -> None:
+    """Learn weights per query and weights per bit from judged pairs."""
     for kind in KINDS:
-        rival = data.ndcg(data.plain(kind))
-        report.add(f"{kind} queries themselves", ndcg10=rival)
-        for learner in (QueryVectorRanker, QueryAdaptiveRanker, RankingSVM):
-            least = rival - MOST_LOSS
-            if learner is QueryVectorRanker:
-                least = LEAST_FLOAT if kind == "float" else rival + LEAST_BARE_GAIN
-            figures, seconds, blends = [], [], []
-            for seed in seeds:
-                ranker = learner(random_state=seed)
-                seconds.append(timed(ranker.fit_pairs, data.codes, data.pairs, queries=data.queries(kind))[0])
-                figures.append(data.ndcg(answer(ranker, data, kind)))
-                blends.append(ranker.blend_)
-            mean = fmean(figures)
-            report.add(
-                f"{learner.__name__}, {kind} queries",
-                ndcg10=Figure(mean, least=least),
-                gain=mean - rival,
-                least_of_seeds=min(figures),
-                blend=fmean(blends),
-                fit_s=fmean(seconds),
-            )
+        for learner in (RankingSVM, QueryAdaptiveRanker):
+            add_learner(report, data, learner, kind, seeds, data.ndcg(data.plain(kind)) - MOST_LOSS)
+
+
+def add_learner(report: Report, data: NFCorpus, learner: Any, kind: str, seeds: range, least: float) -> None:
+    """Report nDCG@10 of one learner."""
+    rival = data.ndcg(data.plain(kind))
+    rankers = [fitted(learner, data, kind, seed) for seed in seeds]
+    figures = [data.ndcg(answer(ranker, data, kind)) for ranker in rankers]
+    report.add(
+        f"{learner.__name__}, {kind} queries",
+        rival=rival,
+        ndcg10=Figure(fmean(figures), least=least),
+        gain=fmean(figures) - rival,
+        least_of_seeds=min(figures),
+        blend=fmean(ranker.blend_ for ranker in rankers),
+        seeds=len(seeds),
+    )
 
 
 def documents(report: Report, data: NFCorpus, seeds: range) -> None:
@@ -63,10 +67,10 @@ def documents(report: Report, data: NFCorpus, seeds: range) -> None:
         rows: dict[str, list[float]] = {}
         for seed in seeds:
             new = np.random.default_rng(1000 + seed).random(len(data.codes)) < 1 / 3
-            rankers = [QueryVectorRanker(random_state=seed) for _ in range(2)]
-            for ranker, some in zip(rankers, (data.pairs[~new[data.pairs[:, 1]]], data.pairs), strict=True):
-                ranker.fit_pairs(data.codes, some, queries=data.queries(kind))
-            plain, learned, full = data.plain(kind), *(answer(ranker, data, kind) for ranker in rankers)
+            ranker, some = QueryVectorRanker(random_state=seed), data.pairs[~new[data.pairs[:, 1]]]
+            ranker.fit_pairs(data.codes, some, queries=data.queries(kind))
+            everything = fitted(QueryVectorRanker, data, kind, seed)
+            plain, learned, full = data.plain(kind), *(answer(each, data, kind) for each in (ranker, everything))
             for group, wanted in (("new", new), ("old", ~new)):
                 for place, among in (("among", wanted), ("in_all", None)):
                     figures = [data.ndcg(q, documents=wanted, among=among) for q in (plain, learned, full)]
@@ -94,12 +98,11 @@ def constraints(report: Report, data: NFCorpus, seeds: range) -> None:
         rival = data.ndcg(data.plain(kind))
         for negatives in N_NEGATIVES:
             for learner in (RankingSVM, OnlineRankingSVM):
-                figures, blends, seconds = [], [], []
+                figures, blends = [], []
                 for seed in seeds:
                     triplets = draw_triplets(data, negatives, seed)
                     ranker = learner(n_bits=data.values.shape[1], random_state=seed)
-                    queries = data.queries(kind)
-                    seconds.append(timed(ranker.fit_constraints, data.codes, triplets, queries=queries)[0])
+                    ranker.fit_constraints(data.codes, triplets, queries=data.queries(kind))
                     figures.append(data.ndcg(answer(ranker, data, kind)))
                     blends.append(ranker.blend_)
                 report.add(
@@ -108,7 +111,7 @@ def constraints(report: Report, data: NFCorpus, seeds: range) -> None:
                     rival=rival,
                     least_of_seeds=min(figures),
                     blend=fmean(blends),
-                    fit_s=fmean(seconds),
+                    seeds=len(seeds),
                 )
 
 
@@ -129,7 +132,10 @@ def draw_triplets(data: NFCorpus, negatives: str, seed: int) -> np.ndarray:
 
 def rivals(report: Report, data: NFCorpus, seeds: range) -> None:
     """Compare with a linear adapter of the query and with a bilinear similarity, tuned on the dev queries."""
-    ours = {kind: fmean(learned(data, kind, seed) for seed in seeds) for kind in KINDS}
+    ours = {
+        kind: fmean(data.ndcg(answer(fitted(QueryVectorRanker, data, kind, seed), data, kind)) for seed in seeds)
+        for kind in KINDS
+    }
     codes, queries = bits(data.codes, data.values.shape[1]), bits(data.query_codes, data.values.shape[1])
     floats = data.values / np.linalg.norm(data.values, axis=1, keepdims=True)
     centered = data.documents - data.documents.mean(axis=0)
@@ -153,13 +159,15 @@ def rivals(report: Report, data: NFCorpus, seeds: range) -> None:
             for seed in seeds
         ]
         above = Figure(ours[kind] - fmean(figures), least=0.0)
-        report.add(name, ndcg10=fmean(figures), ours=ours[kind], ours_above=above, **setting._asdict())
+        report.add(
+            name, ndcg10=fmean(figures), ours=ours[kind], ours_above=above, **setting._asdict(), seeds=len(seeds)
+        )
 
 
-def learned(data: NFCorpus, kind: str, seed: int) -> float:
-    """Return nDCG@10 of a query vector ranker."""
-    ranker = QueryVectorRanker(random_state=seed).fit_pairs(data.codes, data.pairs, queries=data.queries(kind))
-    return data.ndcg(answer(ranker, data, kind))
+@cache
+def fitted(learner: Any, data: NFCorpus, kind: str, seed: int) -> Any:
+    """Return a ranker learned from all training pairs."""
+    return learner(random_state=seed).fit_pairs(data.codes, data.pairs, queries=data.queries(kind))
 
 
 def answer(ranker: Any, data: NFCorpus, kind: str) -> Any:
@@ -167,12 +175,12 @@ def answer(ranker: Any, data: NFCorpus, kind: str) -> Any:
     return ranker.queries_for(data.queries(kind)[data.rows("test")], collection=data.codes)
 
 
-PARTS = {"pairs": pairs, "documents": documents, "constraints": constraints, "rivals": rivals}
+PARTS = {"pairs": pairs, "documents": documents, "rivals": rivals, "weights": weights, "constraints": constraints}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", help=f"folder that holds {NFCorpus.__module__}_minilm.npz (default: BITRANK_DATA)")
+    parser.add_argument("--data", help=f"folder that holds {FILE} (default: BITRANK_DATA)")
     parser.add_argument("--seeds", type=int, default=3, help="seeds to average over (default: %(default)s)")
     options = parse_parts(parser, PARTS)
     data = NFCorpus(options.data)
