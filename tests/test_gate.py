@@ -43,6 +43,28 @@ def choose(codes, y, learn, seed=0, magnitudes=None, **options):
     return gate.choose(labelled(codes, y, magnitudes), learn, random=np.random.default_rng(seed), **options)
 
 
+def test_a_race_judges_the_best_few_of_the_first_fold_in_the_others():
+    codes, y = data()
+    factors = {"good": GOOD, "bad": BAD} | {f"worse {n}": BAD * (1 + np.arange(N_BITS) % (n + 2)) for n in range(8)}
+    asked = []
+
+    def learn(rows, wanted=None):
+        asked.append(wanted)
+        for name, factor in factors.items():
+            if wanted is None or {"name": name} in wanted:
+                yield {"name": name}, factor.astype(np.float32)
+
+    choice = choose(codes, y, learn, race=True, cross_validate=True)
+    assert choice.params == {"name": "good"}
+    assert [wanted is None for wanted in asked] == [True, False, False]
+    assert asked[1] == asked[2]
+    assert {"name": "good"} in asked[1]
+    assert 3 <= len(asked[1]) <= 9
+    assert {line["name"] for line in choice.report[1:]} == {params["name"] for params in asked[1]}
+    everyone = choose(codes, y, candidates(good=GOOD), cross_validate=True)
+    assert choice.blend == everyone.blend
+
+
 # Blending -------------------------------------------------------------------------------------------------------------
 
 

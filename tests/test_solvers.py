@@ -123,6 +123,29 @@ def test_products_over_several_strips(m, magnitudes):
     check_products(problem(m, 21, magnitudes=magnitudes, seed=m), m)
 
 
+@pytest.mark.parametrize("magnitudes", [False, True])
+def test_gram_of_active_rows_from_that_of_others(magnitudes):
+    data = problem(300, 21, magnitudes=magnitudes)
+    constraints, rng = Constraints(*data), np.random.default_rng(0)
+    order = constraints.dense("order")
+    for share in (0.5, 0.9, 0.0, 1.0, 0.2):
+        active = rng.random(300) < share
+        gram, total = constraints.active_gram(active)
+        np.testing.assert_allclose(gram, order[active].T @ order[active], atol=1e-9)
+        np.testing.assert_allclose(total, order[active].sum(axis=0), atol=1e-9)
+
+
+def test_solutions_for_several_constants_share_constraints_and_do_not_depend_on_it():
+    data, prior = problem(400, 30), np.full(30, 0.1)
+    shared, start = Constraints(*data), None
+    for c_order, c_tie in ((0.01, 0.0), (0.01, 0.01), (1.0, 0.0), (0.1, 0.1)):
+        apart = exact(Objective(Constraints(*data), c_order, c_tie, prior))
+        together = exact(Objective(shared, c_order, c_tie, prior), start)
+        np.testing.assert_allclose(together.weights, apart.weights, atol=1e-4)
+        assert together.objective == pytest.approx(apart.objective, rel=1e-7)
+        start = together.weights
+
+
 def test_no_row_active():
     constraints = Constraints(*problem(100, 13))
     gram, total = np.zeros((constraints.n_bits, constraints.n_bits)), np.zeros(constraints.n_bits)
