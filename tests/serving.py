@@ -13,7 +13,6 @@ import httpx
 import uvicorn
 
 from bitrank.service import process
-from bitrank.service.app import create_app
 from bitrank.service.service import Service
 from bitrank.service.settings import Settings
 
@@ -23,7 +22,7 @@ def serving(source, folder=None, *, url=None, **settings):
     """Run a service on a thread, over a database in a folder or at a URL, and yield a client of it."""
     service = Service(source, url or f"sqlite:///{folder / 'bitrank.db'}", Settings(**{"rate": 0, **settings}))
     bound = process.listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(create_app(service), log_level="warning", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(process.server_config(service, graceful_s=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"

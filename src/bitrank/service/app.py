@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 
 import bitrank
-from bitrank.service.asgi import App
+from bitrank.service.asgi import FAILED, App, Receive, Scope, Send
 from bitrank.service.metrics import Gauge, Metrics, Observed
 from bitrank.service.quick_search import QuickSearch
 from bitrank.service.routes import items, profiles, search
@@ -28,7 +28,18 @@ HERE = Path(__file__).parent
 UNAVAILABLE = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError)
 
 
-def create_app(service: Service) -> App:
+class Application:
+    """The ASGI application, and the short way of searches beside it."""
+
+    def __init__(self, app: App, quick_search: QuickSearch) -> None:
+        self._app, self.quick_search = app, quick_search
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self._app(scope, receive, send)
+
+
+def create_app(service: Service) -> Application:
     """Create the application of a service, which it closes at shutdown."""
 
     @asynccontextmanager
@@ -56,9 +67,8 @@ def create_app(service: Service) -> App:
     app.add_exception_handler(Exception, _failed)
     settings = service.settings
     # Around the application, not within it, so that the answer to an error is guarded and counted like any other.
-    quick = QuickSearch(app, service)
-    guard = Guard(quick, token=settings.token, rate=settings.rate, image_origins=settings.image_origins)
-    return Observed(guard, metrics)
+    guard = Guard(app, token=settings.token, rate=settings.rate, image_origins=settings.image_origins)
+    return Application(Observed(guard, metrics), QuickSearch(service, guard, metrics))
 
 
 def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
@@ -115,7 +125,7 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 
 async def _failed(_: Request, __: Exception) -> Response:
-    return JSONResponse({"detail": "the service failed; its log says more"}, 500)
+    return Response(FAILED, 500, media_type="application/json")
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:

@@ -13,6 +13,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+FAILED = b'{"detail":"the service failed; its log says more"}'
+
+
 def header(scope: Scope, name: bytes) -> bytes:
     """Return the first header of a name, or nothing."""
     for known, value in scope["headers"]:

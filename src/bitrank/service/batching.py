@@ -5,10 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from bitrank.service.searching import Plan
 
 MAX_BATCH = 32
+
+Done = Callable[[bytes | BaseException], None]
+
+
+class Answer(NamedTuple):
+    """An answer as bytes: status line, headers and body."""
+
+    status_line: bytes
+    headers: bytes
+    body: bytes
 
 
 class Batches:
@@ -30,48 +41,52 @@ class Batches:
         self, run: Callable[[list[Plan]], list[bytes]], is_long: Callable[[int], bool], executor: ThreadPoolExecutor
     ) -> None:
         self._run, self._is_long, self._executor = run, is_long, executor
-        self._waiting: list[tuple[Plan, asyncio.Future[bytes]]] = []
+        self._waiting: list[tuple[Plan, Done]] = []
         self._scheduled = False
 
     async def answer(self, plan: Plan) -> bytes:
         """Run a search together with others that wait."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bytes] = loop.create_future()
-        self._waiting.append((plan, future))
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def done(result: bytes | BaseException) -> None:
+            if future.done():
+                return  # the client has gone
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.submit(plan, done)
+        return await future
+
+    def submit(self, plan: Plan, done: Done) -> None:
+        """Run a search together with others that wait, and call `done` with its JSON or an error."""
+        self._waiting.append((plan, done))
         if not self._scheduled:
             self._scheduled = True
+            loop = asyncio.get_running_loop()
             loop.call_soon(self._start, loop)  # after all requests that have arrived by now
-        return await future
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
         plans = [plan for plan, _ in batch]
         if self._is_long(len(plans)):
-            running = loop.run_in_executor(self._executor, self._run, plans)
-            running.add_done_callback(lambda done: self._finish(loop, batch, done))
-            return
-        done: asyncio.Future[list[bytes]] = loop.create_future()
+            running = loop.run_in_executor(self._executor, self._try, plans)
+            running.add_done_callback(lambda future: self._finish(loop, batch, future.result()))
+        else:
+            self._finish(loop, batch, self._try(plans))
+
+    def _try(self, plans: list[Plan]) -> list[bytes] | Exception:
         try:
-            done.set_result(self._run(plans))
+            return self._run(plans)
         except Exception as error:
-            done.set_exception(error)
-        self._finish(loop, batch, done)
+            return error
 
     def _finish(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        batch: list[tuple[Plan, asyncio.Future[bytes]]],
-        done: asyncio.Future[list[bytes]],
+        self, loop: asyncio.AbstractEventLoop, batch: list[tuple[Plan, Done]], answers: list[bytes] | Exception
     ) -> None:
-        error = done.exception()
-        answers = [b""] * len(batch) if error is not None else done.result()
-        for (_, future), answer in zip(batch, answers, strict=True):
-            if future.done():
-                continue  # its client has gone
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(answer)
+        for number, (_, done) in enumerate(batch):
+            done(answers if isinstance(answers, Exception) else answers[number])
         self._scheduled = bool(self._waiting)
         if self._scheduled:
             loop.call_soon(self._start, loop)

@@ -33,12 +33,17 @@ class Metrics:
         self._pages = Counter(
             "bitrank_pages", "Answered pages received: new, or sent again", ["kind"], registry=self._registry
         )
+        self._series: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._registry.register(_Gauges(read_gauges))
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        series = self._series.get((route, status))
+        if series is None:
+            series = self._requests.labels(route, str(status)), self._seconds.labels(route)
+            self._series[route, status] = series
+        series[0].inc()
+        series[1].observe(seconds)
 
     def count_page(self, new: bool) -> None:
         """Count an answered page."""

@@ -19,6 +19,7 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank.service.app import create_app
+from bitrank.service.protocol import Protocol
 from bitrank.service.service import Service
 
 MAX_FAILED = 5  # Give up after this many failed starts, if none ever succeeded.
@@ -129,16 +130,22 @@ def _work(
     except (ValueError, OSError, ModuleNotFoundError, SQLAlchemyError) as error:
         print(f"bitrank serve: {error}", file=sys.stderr)
         return 1
-    config = uvicorn.Config(
+    threading.Thread(target=stop_with_parent, name="bitrank-parent", daemon=True).start()
+    os.write(ready_write, b"1")
+    ready(service)
+    uvicorn.Server(server_config(service)).run(sockets=[bound])
+    return 0
+
+
+def server_config(service: Service, graceful_s: int = 5) -> uvicorn.Config:
+    """Configure uvicorn for a service."""
+    return uvicorn.Config(
         create_app(service),
+        http=Protocol,
+        ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,  # a client could name any address there to evade its rate limit
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=graceful_s,
     )
-    threading.Thread(target=stop_with_parent, name="bitrank-parent", daemon=True).start()
-    os.write(ready_write, b"1")
-    ready(service)
-    uvicorn.Server(config).run(sockets=[bound])
-    return 0

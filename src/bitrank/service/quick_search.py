@@ -6,23 +6,28 @@ the API and say what is wrong.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import logging
+import time
+from collections.abc import Callable
 from typing import Annotated, Literal
-from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Meta
 
 from bitrank.service import schemas
-from bitrank.service.asgi import App, Message, Receive, Scope, Send, header
+from bitrank.service.asgi import FAILED, Scope, header
+from bitrank.service.batching import Answer
 from bitrank.service.collection import SearchQuery
+from bitrank.service.metrics import Metrics
 from bitrank.service.searching import PageRequest, Plan
+from bitrank.service.security import PASSED, Guard
 from bitrank.service.service import Service
 from bitrank.service.store.profiles import DEFAULT
 
+logger = logging.getLogger("bitrank.service")
+
 _Id = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Profile = Annotated[str, Meta(pattern=schemas.PROFILE_PATTERN)]
-_ROUTE = SimpleNamespace(path="/search")  # for the metrics
 
 
 class _Search(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,51 +42,53 @@ class _Search(msgspec.Struct, forbid_unknown_fields=True):
     explore: Annotated[int, Meta(ge=0, le=schemas.MAX_K)] | None = None
 
 
+_STATUS_LINES = {200: b"200 OK", 500: b"500 Internal Server Error"}
 decode = msgspec.json.Decoder(_Search).decode
-_decode_profile = msgspec.json.Decoder(_Profile).decode
 
 
 class QuickSearch:
-    """ASGI middleware.
+    """The short way of a search, from its bytes to the bytes of its answer.
 
     Parameters
     ----------
-    app : ASGI application
-        Answers everything else.
     service : Service
+    guard : Guard
+    metrics : Metrics
     """
 
-    def __init__(self, app: App, service: Service) -> None:
-        self._app, self._service = app, service
+    def __init__(self, service: Service, guard: Guard, metrics: Metrics) -> None:
+        self._service, self._guard, self._metrics = service, guard, metrics
+        self._headers = b"content-type: application/json\r\n" + guard.header_lines
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a search, or pass the request on."""
-        if scope["type"] != "http" or scope["path"] != "/search" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
+    def start(self, scope: Scope, body: bytes, done: Callable[[Answer], None]) -> bool:
+        """Start a search and return True, or return False: then it is for the routes."""
         if not header(scope, b"content-type").startswith(b"application/json"):
-            await self._app(scope, receive, send)
-            return
-        messages = [await receive()]
-        while messages[-1]["type"] == "http.request" and messages[-1].get("more_body"):
-            messages.append(await receive())
-        body = b"".join(message.get("body", b"") for message in messages)
+            return False
+        start = time.perf_counter()
+        if self._guard.refusal(scope) is not None:
+            return False
+        scope[PASSED] = True
         plan = self._plan(scope, body)
         if plan is None:
-            await self._app(scope, _replay(messages, receive), send)
-            return
-        scope["route"] = _ROUTE
-        answer = await self._service.batches.answer(plan)
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
+            return False
+
+        def finish(result: bytes | BaseException) -> None:
+            status = 200
+            if isinstance(result, BaseException):
+                logger.error("POST /search failed", exc_info=result)
+                status, result = 500, FAILED
+            done(Answer(_STATUS_LINES[status], self._headers, result))
+            self._metrics.count_request("/search", status, time.perf_counter() - start)
+
+        self._service.batches.submit(plan, finish)
+        return True
 
     def _plan(self, scope: Scope, body: bytes) -> Plan | None:
         """Plan a search with what is in memory; None where that is not enough, or the request is wrong."""
         service = self._service
         try:
             asked = decode(body)
-            profile = self._profile(scope, asked)
+            profile = asked.profile or DEFAULT
             if not service.knows(profile, asked.version):
                 return None
             query = self._query(asked)
@@ -94,12 +101,6 @@ class QuickSearch:
         except (ValueError, RecursionError):  # those of msgspec are, too
             return None
 
-    def _profile(self, scope: Scope, asked: _Search) -> str:
-        for name, value in parse_qsl(scope["query_string"].decode("latin-1")):
-            if name == "profile":
-                return _decode_profile(msgspec.json.encode(value))
-        return asked.profile or DEFAULT
-
     def _query(self, asked: _Search) -> SearchQuery | None:
         collection = self._service.collection
         if (asked.item is not None) + (asked.code is not None) + (asked.vector is not None) != 1:
@@ -109,13 +110,3 @@ class QuickSearch:
         if asked.code is not None:
             return collection.query_of_code(asked.code)
         return collection.query_of_vector(asked.vector or []) if collection.hasher_is_loaded else None
-
-
-def _replay(messages: list[Message], receive: Receive) -> Receive:
-    """Receive the same messages again, then what follows them."""
-    left = iter(messages)
-
-    async def again() -> Message:
-        return next(left, None) or await receive()
-
-    return again

@@ -16,6 +16,7 @@ from bitrank.service.settings import LOOPBACK
 
 logger = logging.getLogger("bitrank.service")
 
+PASSED = "bitrank.passed"  # in the scope of a request that the guard has seen
 MAX_BODY = 8 * 2**20
 MAX_CLIENTS = 10_000  # clients whose rate is remembered; the longest silent is forgotten first
 
@@ -55,12 +56,13 @@ class Guard:
             (b"cross-origin-resource-policy", b"same-origin"),
         ]
 
+        self.header_lines = b"".join(name + b": " + value + b"\r\n" for name, value in self._headers)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         too_large = False
 
         async def send_with_headers(message: Message) -> None:
@@ -68,7 +70,7 @@ class Guard:
                 message["headers"] = [*message.get("headers", []), *self._headers]
             await send(message)
 
-        refused = self._refusal(scope, headers)
+        refused = None if scope.get(PASSED) else self.refusal(scope)
         if refused is not None:
             await answer_problem(send_with_headers, *refused)
             return
@@ -104,7 +106,9 @@ class Guard:
         if too_large and not started:
             await answer_problem(send_with_headers, 413, self._too_large())
 
-    def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
+    def refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Return the status and the reason that a request is refused with; None lets it pass."""
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "")
         if self._token is None and _host_name(host) not in LOOPBACK:
             return 421, f"without a token this service answers requests to localhost only, not to {host!r:.80}"
