@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,13 @@ class Server:
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    def settle(self) -> None:
+        """Wait until nothing is loaded in the background any more."""
+        before, end = -1.0, time.monotonic() + 120
+        while self.cpu_seconds() - before > 0.05 and time.monotonic() < end:
+            before = self.cpu_seconds()
+            time.sleep(1)
+
     def stop(self) -> None:
         """Stop it."""
         self._process.send_signal(signal.SIGTERM)
@@ -95,6 +103,7 @@ def main() -> None:
                 script = folder / "search.lua"
                 script.write_text(SCRIPT.replace("EXPLORE", str(explore)))
                 for server in servers.values():
+                    server.settle()
                     load(server, script, 2)
                 rounds = [
                     {which: load(server, script, arguments.seconds) for which, server in servers.items()}
