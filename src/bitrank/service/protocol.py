@@ -29,7 +29,7 @@ class Protocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.deadline = _NEVER
+        self.deadline = self.write_deadline = _NEVER
         self._header_bytes: int | None = 0  # None within a body and between requests
         self._quick: list[bytes] | None = None
         self._quick_search = self.config.app.quick_search  # type: ignore[union-attr]
@@ -48,7 +48,9 @@ class Protocol(HttpToolsProtocol):
         """Close all connections that missed their deadline, and come back as long as there are any."""
         now = time.monotonic()
         for connection in list(self.connections):
-            if getattr(connection, "deadline", _NEVER) < now:
+            if isinstance(connection, Protocol) and min(connection.deadline, connection.write_deadline) < now:
+                if connection.cycle is not None:
+                    connection.cycle.disconnected = True
                 connection.transport.abort()
         if self.connections:
             self.loop.call_later(_SWEEP_S, self._sweep)
@@ -56,14 +58,16 @@ class Protocol(HttpToolsProtocol):
             self.server_state.__dict__["bitrank_sweeps"] = False
 
     def pause_writing(self) -> None:
-        """Wait for a client that reads slowly."""
+        """Wait for a client that reads slowly, and read nothing from it meanwhile."""
         super().pause_writing()
-        self.deadline = time.monotonic() + WRITE_TIMEOUT_S
+        self.flow.pause_reading()
+        self.write_deadline = time.monotonic() + WRITE_TIMEOUT_S
 
     def resume_writing(self) -> None:
         """Write on."""
         super().resume_writing()
-        self.deadline = _NEVER
+        self.flow.resume_reading()
+        self.write_deadline = _NEVER
 
     def timeout_keep_alive_handler(self) -> None:
         """Do nothing: the sweep closes idle connections."""

@@ -99,9 +99,11 @@ class Guard:
             await self._app(scope, receive_within_limit, send_once)
         except _BodyTooLargeError:
             pass
-        except Exception:
-            logger.exception("%s %s failed", scope["method"], scope["path"])
-            if not started:
+        except Exception as error:
+            if started:  # most often a client that has gone
+                logger.warning("%s %s failed after its answer began: %s", scope["method"], scope["path"], error)
+            else:
+                logger.exception("%s %s failed", scope["method"], scope["path"])
                 await answer_problem(send_with_headers, 500, "the service failed; its log says more")
         if too_large and not started:
             await answer_problem(send_with_headers, 413, self._too_large())

@@ -1,0 +1,175 @@
+"""Connections: slow and endless requests are cut off, and all forms of a request get the same answers in order."""
+
+import json
+import socket
+import time
+
+import numpy as np
+import pytest
+from serving import serving
+
+from bitrank.index import Index
+from bitrank.service import protocol, sources
+
+CODES = np.random.default_rng(0).integers(0, 256, (200, 4), dtype=np.uint8)
+
+
+@pytest.fixture
+def client(tmp_path, monkeypatch):
+    monkeypatch.setattr(protocol, "_SWEEP_S", 0.05)
+    with serving(sources.Source("codes", Index(CODES), sources.NoItems()), tmp_path, random_state=0) as client:
+        yield client
+
+
+def connect(client):
+    host, _, port = client.address.removeprefix("http://").partition(":")
+    opened = socket.create_connection((host, int(port)), timeout=20)
+    opened.settimeout(20)
+    return opened
+
+
+def read_answers(opened, n):
+    """Read n answers with a content-length: their statuses and bodies."""
+    data, answers = b"", []
+    while len(answers) < n:
+        piece = opened.recv(65536)
+        assert piece, f"closed after {len(answers)} answers: {data!r:.200}"
+        data += piece
+        while b"\r\n\r\n" in data:
+            head, _, rest = data.partition(b"\r\n\r\n")
+            lines = head.lower().split(b"\r\n")
+            length = next(int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length:"))
+            if len(rest) < length:
+                break
+            answers.append((int(head.split()[1]), rest[:length]))
+            data = rest[length:]
+    return answers
+
+
+def post(body, *headers, path="/search"):
+    content = json.dumps(body).encode()
+    lines = [f"POST {path} HTTP/1.1", "host: localhost", "content-type: application/json", *headers]
+    return "\r\n".join([*lines, f"content-length: {len(content)}", "", ""]).encode() + content
+
+
+def is_closed(opened):
+    """Wait for the end of a connection."""
+    try:
+        while opened.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def test_an_endless_header_ends_with_431_while_others_are_answered(client):
+    """The finding: one such header froze the service for 18 seconds, before it was asked for a token."""
+    with connect(client) as opened:
+        opened.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ")
+        received = b""
+        for _ in range(2000):
+            try:
+                opened.sendall(b"a" * 65536)
+            except OSError:
+                break
+            assert client.post("/search", json={"item": 1}).status_code == 200
+        else:
+            pytest.fail("125 megabytes of one header were taken")
+        try:
+            received = opened.recv(65536)
+        except ConnectionResetError:
+            received = b"HTTP/1.1 431"  # our own data was still on its way
+        assert received.startswith(b"HTTP/1.1 431")
+
+
+@pytest.mark.parametrize(
+    ("limit", "sent"),
+    [
+        ("HEADER_TIMEOUT_S", b""),
+        ("HEADER_TIMEOUT_S", b"GET /heal"),
+        ("HEADER_TIMEOUT_S", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"),
+        ("BODY_TIMEOUT_S", post({"item": 1})[:-3]),
+        ("BODY_TIMEOUT_S", post({"items": []}, path="/items")[:-3]),
+        ("IDLE_TIMEOUT_S", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+        ("IDLE_TIMEOUT_S", post({"item": 1})),
+    ],
+)
+def test_slow_clients_are_cut_off(client, monkeypatch, limit, sent):
+    monkeypatch.setattr(protocol, limit, 0.2)
+    with connect(client) as opened:
+        start = time.monotonic()
+        opened.sendall(sent)
+        assert is_closed(opened)
+        assert time.monotonic() - start >= 0.15
+    assert client.post("/search", json={"item": 1}).status_code == 200
+
+
+def test_a_client_that_reads_nothing_is_cut_off(client, monkeypatch):
+    monkeypatch.setattr(protocol, "WRITE_TIMEOUT_S", 0.2)
+    with connect(client) as opened:
+        request = b"GET /docs/assets/swagger-ui-bundle.js HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        opened.sendall(request * 30)  # more than the buffers of both ends hold
+        time.sleep(1)
+        received = 0
+        try:
+            while piece := opened.recv(2**20):
+                received += len(piece)
+        except ConnectionResetError:
+            pass
+        assert received < 30 * 1_000_000, "the connection stays"
+    assert client.post("/search", json={"item": 1}).status_code == 200
+
+
+def test_pipelined_requests_are_answered_in_order(client):
+    with connect(client) as opened:
+        requests = [
+            post({"item": 1, "k": 3, "explore": 0}),
+            b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            post({"item": 2, "k": 4, "explore": 0}),
+            post({"item": 10**6}),
+            post({"item": 3, "k": 5, "explore": 0}),
+        ]
+        opened.sendall(b"".join(requests))
+        answers = read_answers(opened, 5)
+    assert [status for status, _ in answers] == [200, 200, 200, 404, 200]
+    found = [json.loads(body) for _, body in answers]
+    assert [len(found[at]["results"]) for at in (0, 2, 4)] == [3, 4, 5]
+    assert [found[at]["query"]["item"] for at in (0, 2, 4)] == [1, 2, 3]
+
+
+def test_all_forms_of_a_search_get_the_same_answer(client):
+    body = {"item": 7, "k": 9, "explore": 0}
+    expected = client.post("/search?profile=default", json=body).json()["results"]  # the routes, not the short way
+    content = json.dumps(body).encode()
+    start = b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    pieces = b"%x\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (5, content[:5], len(content) - 5, content[5:])
+    padded = b"%-70000s" % content
+    forms = [
+        post(body),
+        post(body, "connection: close"),
+        start.replace(b"1.1", b"1.0") + b"content-length: %d\r\n\r\n" % len(content) + content,
+        start + b"transfer-encoding: chunked\r\n\r\n" + pieces,
+        start + b"content-length: %d\r\n\r\n" % len(padded) + padded,
+    ]
+    for form in forms:
+        with connect(client) as opened:
+            opened.sendall(form)
+            ((status, answer),) = read_answers(opened, 1)
+            assert (status, json.loads(answer)["results"]) == (200, expected)
+            if b"connection: close" in form or b"HTTP/1.0" in form:
+                assert is_closed(opened)
+    for at in range(1, len(forms[0]), 37):  # in two pieces
+        with connect(client) as opened:
+            opened.sendall(forms[0][:at])
+            time.sleep(0.002)
+            opened.sendall(forms[0][at:])
+            ((status, answer),) = read_answers(opened, 1)
+            assert (status, json.loads(answer)["results"]) == (200, expected)
+
+
+def test_answers_on_the_short_way_carry_all_headers(client):
+    quick, routed = client.post("/search", json={"item": 1}), client.post("/search?profile=default", json={"item": 1})
+    names = {"content-security-policy", "x-content-type-options", "content-type", "date", "x-frame-options"}
+    for name in names:
+        assert quick.headers[name] or routed.headers[name]
+        assert name == "date" or quick.headers[name] == routed.headers[name]
