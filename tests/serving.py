@@ -28,7 +28,7 @@ def serving(source, folder=None, *, url=None, **settings):
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
     try:
         with httpx.Client(base_url=address, timeout=30) as client:
-            client.service, client.address = service, address
+            client.service, client.address, client.server = service, address, server
             yield client
     finally:
         server.should_exit = True

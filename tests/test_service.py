@@ -468,6 +468,53 @@ def test_a_database_of_other_codes_is_refused(files, tmp_path):
         pass
 
 
+def test_a_write_with_a_key_is_done_once(client):
+    """Who gets no answer sends a write again: a rollback must not go back twice, a version must not be added twice."""
+
+    def send(method, path, key, body=None):
+        response = client.request(method, path, json=body, headers={"idempotency-key": key})
+        return response.status_code, response.json() if response.content else None
+
+    weights = {"weights": [2.0] * N_BITS}
+    item = {"items": [{"id": 5000, "code": "000000"}]}
+    writes = [
+        ("POST", "/profiles/default/versions", "a", weights),
+        ("POST", "/profiles/default/versions/2/activate", "b", None),
+        ("POST", "/profiles/default/versions", "c", weights),
+        ("POST", "/profiles/default/versions/3/activate", "d", None),
+        ("POST", "/profiles/default/rollback", "e", None),
+        ("PUT", "/profiles/tenant", "f", weights),
+        ("POST", "/items", "g", item),
+        ("DELETE", "/items/5000", "h", None),
+    ]
+    for write in writes:
+        first, again = send(*write), send(*write)
+        assert first[0] in (200, 201, 204)
+        assert again == first, write
+    listed = client.get("/profiles/default/versions").json()
+    assert (listed["active"], [version["number"] for version in listed["versions"]]) == (2, [1, 2, 3])
+    assert [entry["reason"] for entry in listed["activations"]] == ["start", "user", "user", "rollback"]
+    assert client.get("/collection").json()["n_items"] == N
+    status, problem = send("POST", "/profiles/tenant/rollback", "e")
+    assert (status, "must be new for another request" in problem["detail"]) == (422, True)
+    assert send("POST", "/items", "g", {"items": [{"id": 5001, "code": "000000"}]})[0] == 422
+    assert send("POST", "/profiles/default/rollback", "e2")[1]["version"] == 1  # another key, another rollback
+    assert send("POST", "/profiles/default/rollback", "a b")[0] == 422
+
+
+def test_one_key_from_many_threads_is_done_once(client):
+    answers = []
+
+    def add():
+        headers = {"idempotency-key": "same"}
+        body = {"weights": [2.0] * N_BITS}
+        answers.append(client.post("/profiles/default/versions", json=body, headers=headers).json()["number"])
+
+    in_threads(*[add] * 8)
+    assert answers == [2] * 8
+    assert len(client.get("/profiles/default/versions").json()["versions"]) == 2
+
+
 def test_a_database_of_another_collection_is_refused(tmp_path):
     """Codes of the same length are not enough: clicks on other items would be learned from."""
 

@@ -252,6 +252,45 @@ def test_a_database_that_goes_away_gives_503_and_loses_nothing(index, postgres, 
         assert_nothing_lost(load, base)
 
 
+SLOW_COMMITS = """
+CREATE FUNCTION bitrank.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(20); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON bitrank.{table} DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION bitrank.wait();
+"""
+IN_COMMIT = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+
+
+@pytest.mark.parametrize("table", ["pages", "activations"])
+def test_a_session_that_ends_within_the_commit_is_no_claim_that_nothing_was_written(index, base, table):
+    with serving(sources.from_files(index), url=base) as service:
+        token = page_token(service, "default")
+        number = call(service, "POST", "/profiles/default/versions", weights=[2.0] * N_BITS).json()["number"]
+        call(service, "POST", f"/profiles/default/versions/{number}/activate")
+
+        def write():
+            if table == "pages":
+                return click(service, token)
+            return CLIENT.post(f"{service.address}/profiles/default/rollback", headers={"idempotency-key": "back"})
+
+        with psycopg.connect(base, autocommit=True) as connection:
+            connection.execute(SLOW_COMMITS.format(table=table))
+            answers = []
+            thread = threading.Thread(target=lambda: answers.append(write()))
+            thread.start()
+            wait_until(lambda: connection.execute(IN_COMMIT).fetchone())
+            connection.execute(f"SELECT pg_terminate_backend(({IN_COMMIT}))")
+            thread.join()
+            connection.execute(f"DROP TRIGGER slow ON bitrank.{table}")
+        assert answers[0].status_code == 503
+        assert "unknown" in answers[0].json()["detail"]
+        assert "nothing was changed" not in answers[0].json()["detail"]
+        assert [write().status_code for _ in range(2)] in ([201, 200], [200, 200])
+        assert call(service, "GET", "/profiles").json()[1]["n_pages"] == (table == "pages")
+        assert call(service, "GET", "/profiles/default/versions").json()["active"] == (
+            number if table == "pages" else 1
+        )
+
+
 def test_many_make_the_tables_at_once(base):
     stores, failures = [], []
 
@@ -273,7 +312,7 @@ def test_a_database_of_the_first_format_is_migrated(base):
     store.profiles.add("shop", np.ones(N_BITS, np.float32), "uniform")
     store.close()
     with psycopg.connect(base, autocommit=True) as connection:
-        connection.execute("DROP TABLE bitrank.blobs")
+        connection.execute("DROP TABLE bitrank.blobs, bitrank.requests")
         connection.execute("ALTER TABLE bitrank.pages DROP COLUMN signed, DROP COLUMN client")
         connection.execute("ALTER TABLE bitrank.pages RENAME TO clicks")
         for table in ("profiles", "versions", "activations", "quality"):

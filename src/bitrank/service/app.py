@@ -22,9 +22,10 @@ from bitrank.service.routes import items, profiles, search
 from bitrank.service.routes.problems import PROBLEMS
 from bitrank.service.security import Guard
 from bitrank.service.service import Service
+from bitrank.service.store.database import UnknownOutcomeError
 
 HERE = Path(__file__).parent
-# A database that is locked, full, gone or too busy; the transaction was rolled back.
+# A database that is locked, full, gone or too busy, before a commit: the transaction was rolled back.
 UNAVAILABLE = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError)
 
 
@@ -64,6 +65,7 @@ def create_app(service: Service) -> Application:
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in UNAVAILABLE:
         app.add_exception_handler(kind, _unavailable)
+    app.add_exception_handler(UnknownOutcomeError, _unknown)
     app.add_exception_handler(Exception, _failed)
     settings = service.settings
     # Around the application, not within it, so that the answer to an error is guarded and counted like any other.
@@ -126,6 +128,14 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 async def _failed(_: Request, __: Exception) -> Response:
     return Response(FAILED, 500, media_type="application/json")
+
+
+async def _unknown(_: Request, error: Exception) -> Response:
+    detail = (
+        "the database failed at the commit, and whether this was written is unknown: send it again, with the same page "
+        f"token, key or Idempotency-Key, and it counts once: {error!s:.200}"
+    )
+    return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bitrank.service import schemas
-from bitrank.service.routes.problems import PROBLEMS, refusals
+from bitrank.service.routes.problems import PROBLEMS, Once, refusals, with_body
 from bitrank.service.service import Service
-from bitrank.service.store.items import Item
+from bitrank.service.store.items import Item, add_items
+from bitrank.service.store.requests import Outcome
 
 ItemId = Annotated[int, Path(ge=0, lt=2**63)]
 
@@ -73,24 +75,43 @@ def routes(service: Service) -> APIRouter:
         return Item(item.id, False, code.tobytes(), item.title, item.image, item.payload)
 
     @router.post("/items", status_code=201)
-    def add(body: schemas.NewItems) -> schemas.Added:
+    def add(body: schemas.NewItems, once: Once) -> schemas.Added:
         """Add items, or replace those with the same ids: all or none."""
+        once = with_body(once, body)
+        with refusals():
+            done = store.requests.outcome(once)
+        if done is not None:
+            return schemas.Added(**done)
         ids = [item.id for item in body.items]
         if len(set(ids)) < len(ids):
             raise HTTPException(422, "items must hold every id once")
         with refusals():
             batch = [read_item(item) for item in body.items]
         replaced = sum(collection.has(item) for item in ids)
-        store.items.add(batch)
+        outcome = {"added": len(ids) - replaced, "replaced": replaced}
+
+        def write(connection: sa.Connection) -> Outcome:
+            add_items(connection, batch)
+            return outcome
+
+        outcome = store.requests.once(once, write)
         collection.refresh()
-        return schemas.Added(added=len(ids) - replaced, replaced=replaced)
+        return schemas.Added(**outcome)
 
     @router.delete("/items/{item}", status_code=204)
-    def remove(item: ItemId) -> None:
+    def remove(item: ItemId, once: Once) -> None:
         """Remove an item."""
+        with refusals():
+            if store.requests.outcome(once) is not None:
+                return
         if collection.missing([item]):
             raise HTTPException(404, f"no item {item} in this collection")
-        store.items.add([Item(item, True, b"", None, None, {})])
+
+        def write(connection: sa.Connection) -> Outcome:
+            add_items(connection, [Item(item, True, b"", None, None, {})])
+            return {}
+
+        store.requests.once(once, write)
         collection.refresh()
 
     return router

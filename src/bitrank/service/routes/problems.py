@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import HTTPException
+from fastapi import Depends, Header, HTTPException, Request
+from pydantic import BaseModel
 
 from bitrank.service import schemas
 from bitrank.service.collection import UnknownItemError
 from bitrank.service.service import ReadOnlyError, UnknownVersionError
+from bitrank.service.store.requests import RequestKey
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Problem, "description": text}
@@ -22,9 +25,39 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         413: "Too large",
         422: "Not as expected; nothing was changed",
         429: "Too many requests",
-        503: "The database cannot be written; nothing was changed, try again",
+        503: "The database does not answer; the detail says whether anything was changed, try again",
     }.items()
 }
+
+
+KeyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="a key of your choice: a write that is sent again with it is done once, and answered as before",
+    ),
+]
+
+
+def request_key(request: Request, key: KeyHeader = None) -> RequestKey | None:
+    """Read the key of a write, with a fingerprint of its method and path."""
+    if key is None:
+        return None
+    text = f"{request.method} {request.url.path}"
+    return RequestKey(key, hashlib.sha256(text.encode()).hexdigest())
+
+
+Once = Annotated[RequestKey | None, Depends(request_key)]
+
+
+def with_body(once: RequestKey | None, body: BaseModel | None) -> RequestKey | None:
+    """Add the body of a request to its fingerprint."""
+    if once is None or body is None:
+        return once
+    digest = hashlib.sha256((once.fingerprint + body.model_dump_json()).encode())
+    return once._replace(fingerprint=digest.hexdigest())
 
 
 @contextmanager

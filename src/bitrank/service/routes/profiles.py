@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
+import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bitrank.checks import check_weights
 from bitrank.service import schemas
-from bitrank.service.routes.problems import PROBLEMS, refusals
+from bitrank.service.routes.problems import PROBLEMS, Once, refusals, with_body
 from bitrank.service.service import Service
+from bitrank.service.store import profiles as stored_versions
 from bitrank.service.store.profiles import HAMMING, Version, active_stack
+from bitrank.service.store.requests import Outcome, RequestKey
 from bitrank.vocabulary import Weights
 
 Name = Annotated[schemas.ProfileName, Path()]
@@ -57,10 +61,14 @@ def routes(service: Service) -> APIRouter:
         facts = {name: value for name, value in version._asdict().items() if name not in ("profile", "weights")}
         return facts | {"active": version.number == active}
 
-    def show_activated(name: str) -> schemas.Active:
+    def apply_activation(
+        name: str, once: RequestKey | None, write: Callable[[sa.Connection], Outcome]
+    ) -> schemas.Active:
+        with refusals():
+            version = service.store.requests.once(once, write)["version"]
         service.refresh_active()
         service.wake()
-        return schemas.Active(profile=name, version=service.active(name).number)
+        return schemas.Active(profile=name, version=version)
 
     @router.get("/profiles")
     def profiles() -> list[schemas.ProfileShown]:
@@ -70,14 +78,23 @@ def routes(service: Service) -> APIRouter:
         return [show(name, n) for name, n in n_pages.items()]
 
     @router.put("/profiles/{name}", responses={201: {"model": schemas.ProfileShown, "description": "Created"}})
-    def make(name: Name, response: Response, body: schemas.WeightsGiven | None = None) -> schemas.ProfileShown:
+    def make(
+        name: Name, response: Response, once: Once, body: schemas.WeightsGiven | None = None
+    ) -> schemas.ProfileShown:
         """Create a profile, with these weights or uniform ones; an existing one stays as it is."""
         n_pages = store.n_pages()
+        once = with_body(once, body)
+        with refusals():
+            if service.store.requests.outcome(once) is not None:
+                response.status_code = 201
+                service.refresh_active()
+                return show(name, n_pages.get(name, 0))
         if name not in n_pages:
             weights = read_weights(body)
             with refusals():
                 if store.add(name, weights, "uniform" if body is None else "given"):
                     response.status_code = 201
+            service.store.requests.once(once, lambda _: {})
         elif body is not None:
             raise HTTPException(409, f"profile {name!r} exists: give it weights by POST /profiles/{name}/versions")
         service.refresh_active()
@@ -102,10 +119,16 @@ def routes(service: Service) -> APIRouter:
         )
 
     @router.post("/profiles/{name}/versions", status_code=201)
-    def add_version(name: Name, body: schemas.WeightsGiven) -> schemas.VersionShown:
+    def add_version(name: Name, body: schemas.WeightsGiven, once: Once) -> schemas.VersionShown:
         """Keep weights that were learned elsewhere as a new version, not yet active."""
         check_writable(name)
-        number = store.add_version(name, read_weights(body), "given")
+        weights = read_weights(body)
+
+        def write(connection: sa.Connection) -> Outcome:
+            return {"version": stored_versions.add_version(connection, name, weights, "given", {})}
+
+        with refusals():
+            number = service.store.requests.once(with_body(once, body), write)["version"]
         return schemas.VersionShown(**facts_of(read_version(name, number), service.active(name).number))
 
     @router.get("/profiles/{name}/versions/{number}")
@@ -124,20 +147,29 @@ def routes(service: Service) -> APIRouter:
         return schemas.Candidate(n_learned=n_learned, weights=weights.tolist())
 
     @router.post("/profiles/{name}/versions/{number}/activate")
-    def activate(name: Name, number: VersionId) -> schemas.Active:
+    def activate(name: Name, number: VersionId, once: Once) -> schemas.Active:
         """Activate a version; learning goes on from it with later pages."""
         check_writable(name)
         read_version(name, number)
-        store.activate(name, number)
-        return show_activated(name)
+
+        def write(connection: sa.Connection) -> Outcome:
+            stored_versions.activate_version(connection, name, number, "user")
+            return {"version": number}
+
+        return apply_activation(name, once, write)
 
     @router.post("/profiles/{name}/rollback")
-    def roll_back(name: Name) -> schemas.Active:
+    def roll_back(name: Name, once: Once) -> schemas.Active:
         """Undo the last activation; learning goes on from the version before it with later pages."""
         check_writable(name)
-        if store.roll_back(name) is None:
-            raise HTTPException(409, f"profile {name!r} is at its first version: there is nothing to go back to")
-        return show_activated(name)
+
+        def write(connection: sa.Connection) -> Outcome:
+            version = stored_versions.roll_back(connection, name)
+            if version is None:
+                raise HTTPException(409, f"profile {name!r} is at its first version: there is nothing to go back to")
+            return {"version": version}
+
+        return apply_activation(name, once, write)
 
     @router.get("/profiles/{name}/quality")
     def quality(name: Name, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> list[schemas.Quality]:

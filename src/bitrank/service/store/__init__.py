@@ -14,6 +14,7 @@ from bitrank.service.store.gate_log import GateLog
 from bitrank.service.store.items import ItemStore
 from bitrank.service.store.page_log import PageLog
 from bitrank.service.store.profiles import ProfileStore
+from bitrank.service.store.requests import RequestLog
 from bitrank.vocabulary import n_bytes
 
 N_REMEMBERED = 64  # items by which a collection is known again
@@ -35,6 +36,7 @@ class Store:
     def __init__(self, url: str, n_bits: int) -> None:
         self._database = Database(url, n_bits)
         self.secret = self._database.secret
+        self.requests = RequestLog(self._database)
         self.items = ItemStore(self._database)
         self.pages = PageLog(self._database)
         self.profiles = ProfileStore(self._database)

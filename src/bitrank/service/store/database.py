@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,6 +19,10 @@ from bitrank.service.store.tables import blobs, changes, facts
 LOCK_TIMEOUT_S = 2.0  # How long a writer waits for another process before it gives up, with nothing written.
 SCHEMA = "bitrank"  # In PostgreSQL, where others may have tables of the same names.
 PREPARING = 0x62697472616E6B01  # Advisory lock of PostgreSQL, held while tables are created or migrated.
+
+
+class UnknownOutcomeError(Exception):
+    """A commit that failed: what was written may or may not be there."""
 
 
 class Database:
@@ -57,9 +61,27 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """Open a transaction for writes, committed at the end of the block."""
-        with self._write_lock, self._writer.begin() as connection:
-            yield connection
+        """Open a transaction for writes, committed at the end of the block.
+
+        Where the commit itself fails, nobody knows whether it happened: that is an `UnknownOutcomeError`. Any other
+        error leaves everything as it was.
+        """
+        with self._write_lock, self._writer.connect() as connection:
+            transaction = connection.begin()
+            try:
+                yield connection
+            except BaseException:
+                with suppress(sa.exc.SQLAlchemyError):
+                    transaction.rollback()
+                raise
+            try:
+                transaction.commit()
+            except sa.exc.DBAPIError as error:
+                with suppress(sa.exc.SQLAlchemyError):
+                    transaction.rollback()
+                if isinstance(error.orig, sqlite3.OperationalError) and _is_refusal(error.orig):
+                    raise
+                raise UnknownOutcomeError(str(error.orig)) from error
 
     def remember(self, name: str, value: bytes) -> bytes:
         """Keep a value under a name, unless there is one; returns the one that is kept."""
@@ -167,6 +189,11 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
         else:
             return
+
+
+def _is_refusal(error: sqlite3.OperationalError) -> bool:
+    """Tell a commit that SQLite refused, for want of room or of the lock, from one that broke halfway."""
+    return error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class _WriteLock:

@@ -23,6 +23,15 @@ class Item(NamedTuple):
     payload: dict[str, Any]
 
 
+def add_items(connection: sa.Connection, batch: Sequence[Item]) -> None:
+    """Add or replace items, within a transaction."""
+    number = next_change(connection, "items")
+    rows = [item._asdict() | {"payload": json.dumps(item.payload), "changed": number} for item in batch]
+    if rows:
+        connection.execute(sa.delete(items).where(items.c.id.in_([item.id for item in batch])))
+        connection.execute(sa.insert(items), rows)
+
+
 class ItemStore:
     """Items, and the number of the last change to them."""
 
@@ -32,11 +41,7 @@ class ItemStore:
     def add(self, batch: Sequence[Item]) -> None:
         """Add or replace items, all or none."""
         with self._database.write() as connection:
-            number = next_change(connection, "items")
-            rows = [item._asdict() | {"payload": json.dumps(item.payload), "changed": number} for item in batch]
-            if rows:
-                connection.execute(sa.delete(items).where(items.c.id.in_([item.id for item in batch])))
-                connection.execute(sa.insert(items), rows)
+            add_items(connection, batch)
 
     def changed(self, after: int) -> tuple[int, list[Item]]:
         """Read the number of the last change, and all items changed after a number."""

@@ -110,12 +110,7 @@ class ProfileStore:
     def roll_back(self, profile: str) -> int | None:
         """Undo the last activation not yet undone; returns the version that is active again, None where none is."""
         with self._database.write() as connection:
-            lock_profile(connection, profile)
-            stack = active_stack(read_activations(connection, profile))
-            if len(stack) < 2:
-                return None
-            activate_version(connection, profile, stack[-2], "rollback")
-            return stack[-2]
+            return roll_back(connection, profile)
 
     def active(self, changed_after: int) -> tuple[int, dict[str, Version]]:
         """Read the number of the last activation of any profile and, if it changed, every active version."""
@@ -155,6 +150,16 @@ def lock_profile(connection: sa.Connection, profile: str) -> int:
     """Lock the row of a profile until the commit; returns its number of pages."""
     query = sa.select(profiles.c.n_pages).where(profiles.c.name == profile)
     return int(connection.execute(query.with_for_update()).scalar_one())
+
+
+def roll_back(connection: sa.Connection, profile: str) -> int | None:
+    """Undo the last activation not yet undone, within a transaction."""
+    lock_profile(connection, profile)
+    stack = active_stack(read_activations(connection, profile))
+    if len(stack) < 2:
+        return None
+    activate_version(connection, profile, stack[-2], "rollback")
+    return stack[-2]
 
 
 def add_version(

@@ -55,6 +55,15 @@ profiles = sa.Table(
     _required("n_pages", sa.BigInteger),
     _required("created", sa.Double),
 )
+# What came of writes that named an `Idempotency-Key`: one that comes again is answered with it.
+requests = sa.Table(
+    "requests",
+    metadata,
+    sa.Column("key", sa.String(200), primary_key=True),
+    _required("fingerprint", sa.String(64)),
+    _required("time", sa.Double),
+    _required("outcome", sa.Text),
+)
 # One row per answered page; `number` counts the pages of a profile without a gap. The key of a signed page is the id of
 # its token.
 pages = sa.Table(
