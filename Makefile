@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-all test-core browser test-lowest test-milvus test-neon test-gpu check docs coverage sanitize bench \
+.PHONY: demo test test-all test-core test-integrations browser test-lowest test-milvus test-neon test-gpu check docs coverage sanitize bench \
   bench-learning bench-evidence bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
@@ -41,6 +41,14 @@ test-lowest:
 test-milvus: $(VENV)-milvus/installed
 	unshare --map-root-user --net --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && \
 	  BITRANK_TEST_MILVUS=1 $(VENV)-milvus/bin/python -m pytest -q tests/test_engines.py tests/test_engines_milvus.py -k milvus'
+
+# LangChain's own tests, whose pytest plugins get in the way of ours, and columns of polars and datasets.
+test-integrations:
+	test -d $(VENV)-integrations || $(PYTHON) -m venv $(VENV)-integrations
+	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --editable ".[langchain,haystack,parquet]" langchain-tests polars pandas datasets hypothesis
+	$(VENV)-integrations/bin/python -m pytest -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function \
+	  tests/test_langchain_suite.py tests/test_langchain.py tests/test_haystack.py tests/test_arrays.py
 
 # The tests of bitrank.gpu, where there is a GPU; elsewhere its kernels run in NumPy alone.
 test-gpu: $(VENV)/test.installed $(VENV)/gpu.installed
@@ -136,7 +144,7 @@ reproduce-quick: $(INSTALLED)
 	$(BIN)/python -m experiments.report --plan quick --results $(QUICK) --output $(QUICK)
 
 clean:
-	rm -rf $(VENV) $(VENV)-core $(VENV)-coverage $(VENV)-lowest $(VENV)-milvus build dist
+	rm -rf $(VENV) $(VENV)-core $(VENV)-coverage $(VENV)-lowest $(VENV)-milvus $(VENV)-integrations build dist
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
