@@ -63,7 +63,7 @@ check: $(VENV)/check.installed
 # The documentation site, offline; a warning is an error, and a link without a target is a warning.
 docs: $(VENV)/docs.installed
 	rm -rf build/docs docs/generated
-	$(BIN)/python -m sphinx -q -W --keep-going -d build/docs/doctrees docs build/docs/html
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -d build/docs/doctrees docs build/docs/html
 
 # Line coverage by all tests, of the Python package and of the kernel, built with counters in a virtualenv of its own.
 coverage: browser

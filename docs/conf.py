@@ -1,13 +1,21 @@
 """The documentation site; `make docs` builds it."""
 
+import atexit
+import os
+import sys
+from pathlib import Path
+
 import bitrank
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from postgres_server import PostgresServer
 
 project = "bitrank"
 author = "The bitrank developers"
 copyright = "The bitrank developers"  # noqa: A001
 version = release = bitrank.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_gallery.gen_gallery"]
 templates_path = ["_templates"]
 exclude_patterns = ["tutorials/*", "_templates/*"]
 default_role = "py:obj"
@@ -21,6 +29,22 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": True}
 numpydoc_show_class_members = False
+
+if "DATABASE_URL" not in os.environ:  # the tutorial on PostgreSQL needs a server
+    server = PostgresServer()
+    atexit.register(server.remove)
+    os.environ["DATABASE_URL"] = server.start().url()
+sphinx_gallery_conf = {
+    "examples_dirs": "tutorials",
+    "gallery_dirs": "generated/tutorials",
+    "filename_pattern": "",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "write_computation_times": False,
+    "show_memory": False,
+    "min_reported_time": float("inf"),
+}
 
 html_theme = "furo"
 html_title = "bitrank"
