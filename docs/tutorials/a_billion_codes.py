@@ -2,11 +2,11 @@
 A billion codes
 ===============
 
-You get the arithmetic and the tools for collections that grow: what a billion codes cost in memory, how long an exact search takes, and
-which door to take when one machine is not enough.
+You get the arithmetic and the tools for collections that grow: what a billion codes cost in memory, how long an exact
+search takes, and which door to take when one machine is not enough.
 
-The trade-off: exact search reads what it cannot rule out. Uneven weights and real codes let it skip most; random codes and long codes do
-not.
+The trade-off: exact search reads what it cannot rule out. Uneven weights and real codes let it skip most; random
+codes and long codes do not.
 """
 
 # %%
@@ -15,6 +15,7 @@ not.
 # Random codes are the worst case: nothing in them can be skipped for plain Hamming distance. Real codes are faster
 # (:doc:`/search`), and uneven weights let even random ones be skipped in part.
 
+import tempfile
 import time
 from pathlib import Path
 
@@ -40,8 +41,8 @@ for n in sizes:
         times[name].append((time.perf_counter() - start) / len(queries) * 1000)
 
 # %%
-# A billion codes of 64 bits are 8 GB, and ids as much again (on a GPU only where they are not 0 to n − 1). The point on the right was
-# measured on one NVIDIA H200, with k = 100 (:doc:`/gpu`):
+# A billion codes of 64 bits are 8 GB, and ids as much again (on a GPU only where they are not 0 to n − 1). The point
+# on the right was measured on one NVIDIA H200, with k = 100 (:doc:`/gpu`):
 
 figure, axis = plt.subplots(figsize=(6, 3.4), layout="constrained")
 for name, values in times.items():
@@ -55,16 +56,17 @@ axis.legend()
 # -------
 # A saved index is memory-mapped: it opens at once, and processes on one machine share its pages.
 
-index.save("million.index")
-mapped = Index.load("million.index", mmap=True)
+path = Path(tempfile.mkdtemp(), "million.index")
+index.save(path)
+mapped = Index.load(path, mmap=True)
 assert (mapped.search(queries, k=10).ids == index.search(queries, k=10).ids).all()
-print(sum(file.stat().st_size for file in Path("million.index").iterdir()) // len(codes), "bytes per code on disk")
+print(sum(file.stat().st_size for file in path.iterdir()) // len(codes), "bytes per code on disk")
 
 # %%
 # Several machines
 # ----------------
-# A list of addresses is one collection; shard ``id % n`` holds an id. Any engine will do: here two in this process, in production
-# ``postgresql://…`` or ``clickhouse://…``.
+# A list of addresses is one collection; shard ``id % n`` holds an id. Any engine will do: here two in this process,
+# in production ``postgresql://…`` or ``clickhouse://…``.
 
 with connect(["memory://", "memory://"]) as shards:
     shards.create(n_bits=64)
@@ -80,7 +82,7 @@ assert (found.ids == Index(codes[:100_000]).search(queries, k=10, weights=uneven
 # ==========================================  =====================================
 # fits into memory                            `bitrank.Index`
 # fits onto a disk of one machine             ``Index.load(path, mmap=True)``
-# fits onto a GPU (8 bytes per code)          `bitrank.gpu.Index`
+# fits onto a GPU (8 bytes per code)          :doc:`/gpu`
 # is in a database                            `bitrank.connect`, exact or two stages
 # is on several servers                       ``connect([…])``
 # is encoded and searched in batches          :doc:`/batch`

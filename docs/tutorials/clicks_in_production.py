@@ -2,16 +2,18 @@
 Clicks in production
 ====================
 
-You get a ranking that follows the clicks of your users, and a gate that lets a new version through only when held-out clicks say that
-it is not worse.
+You get a ranking that follows the clicks of your users, and a gate that lets a new version through only when held-out
+clicks say that it is not worse.
 
-The trade-off: some places of every page go to results from deeper ranks. Clicks on near results alone teach next to nothing.
+The trade-off: some places of every page go to results from deeper ranks. Clicks on near results alone teach next to
+nothing.
 """
 
 # %%
 # A collection, and users
 # -----------------------
-# Simulated users look for digits of the class of their query. They look at low places less often, and one click in ten is noise.
+# Simulated users look for digits of the class of their query. They look at low places less often, and one click in
+# ten is noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,8 +38,8 @@ print(len(page.shown_codes), "results,", page.explored.sum(), "of them explored,
 # %%
 # Learn page by page
 # ------------------
-# In production, a page is what your log holds: the query, what was shown, which results came from deeper ranks, and what was clicked.
-# ``learner.due`` says when enough held-out pages have come for a decision.
+# In production, a page is what your log holds: the query, what was shown, which results came from deeper ranks, and
+# what was clicked. ``learner.due`` says when enough held-out pages have come for a decision.
 
 learner = ClickLearner(collection, random_state=0)
 active, history = None, []
@@ -54,8 +56,8 @@ for number, decision in history:
 # %%
 # What it gained
 # --------------
-# The win rate is the share of comparable results that are farther than a clicked one: one half is chance. The last line measures
-# queries of which nobody ever saw a page.
+# The win rate is the share of comparable results that are farther than a clicked one: one half is chance. The last
+# line measures queries of which nobody ever saw a page.
 
 figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
 judged = [(number, decision) for number, decision in history if decision.hamming is not None]
@@ -76,5 +78,6 @@ axis.bar(np.arange(64), np.ones(64) if active is None else active)
 axis.set(xlabel="bit", ylabel="weight")
 
 # %%
-# The service does the same over HTTP, with a log that loses no click, versions and rollback: ``bitrank serve`` (:doc:`/service`). To try
-# old logs, ``bitrank replay clicks.jsonl`` says what they would have done (:doc:`/feedback`).
+# The service does the same over HTTP, with a log that loses no click, versions and rollback: ``bitrank serve``
+# (:doc:`/service`). To try old logs, ``bitrank replay clicks.jsonl`` says what they would have done
+# (:doc:`/feedback`).

@@ -2,16 +2,18 @@
 Codes in PostgreSQL
 ===================
 
-You get learned rankings inside the database that you have: the table stays, its codes stay, and a query brings its own weights.
+You get learned rankings inside the database that you have: the table stays, its codes stay, and a query brings its
+own weights.
 
-The trade-off: an exact search reads the whole table. From some million rows on, let an index of pgvector find candidates and rank those
-by weight; a sample tells how many candidates you need.
+The trade-off: an exact search reads the whole table. From some million rows on, let an index of pgvector find
+candidates and rank those by weight; a sample tells how many candidates you need.
 """
 
 # %%
 # A table of bits
 # ---------------
-# ``DATABASE_URL`` names the database, such as ``postgresql://user@host/base``. Suppose it has products with a column of 64 bits.
+# ``DATABASE_URL`` names the database, such as ``postgresql://user@host/base``. Suppose it has products with a column
+# of 64 bits.
 
 import os
 
@@ -66,7 +68,8 @@ with psycopg.connect(url) as base:
 # %%
 # Two stages
 # ----------
-# ``method="rerank"`` fetches candidates by plain Hamming distance, from an index where there is one, and ranks them by weight.
+# ``method="rerank"`` fetches candidates by plain Hamming distance, from an index where there is one, and ranks them
+# by weight.
 
 weights = np.asarray(asked.weights).mean(axis=0)
 for recall in (0.9, 0.99):

@@ -2,8 +2,8 @@
 Images with labels
 ==================
 
-You get a search for similar images that takes 8 bytes per image and, after learning from labels, finds the right class more often than
-the plain search does.
+You get a search for similar images that takes 8 bytes per image and, after learning from labels, finds the right
+class more often than the plain search does.
 
 The trade-off: it learns what *your labels* call similar. Images of classes without labels keep the plain ranking.
 """
@@ -11,8 +11,11 @@ The trade-off: it learns what *your labels* call similar. Images of classes with
 # %%
 # From images to codes
 # --------------------
-# The package contains 10 000 handwritten digits. Pixels do as vectors here; for photographs use an embedding. Half of the images are a
-# collection with labels, and 500 of the others are queries.
+# The package contains 10 000 handwritten digits. Pixels do as vectors here; for photographs use an embedding. Half of
+# the images are a collection with labels, and 500 of the others are queries.
+
+import tempfile
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,8 +38,8 @@ print(f"{codes.nbytes:,} bytes of codes, {X.astype(np.float32).nbytes:,} bytes o
 # %%
 # Three ways to ask
 # -----------------
-# As a code; as numbers, whose sizes tell how certain each bit is; and as what a ranker makes of these numbers. The stored codes are the
-# same. ``collection=index`` lets the ranker see which queries are like what it learned from.
+# As a code; as numbers, whose sizes tell how certain each bit is; and as what a ranker makes of these numbers. The
+# stored codes are the same. ``collection=index`` lets the ranker see which queries are like what it learned from.
 
 ranker = QueryVectorRanker(n_steps=100, random_state=0).fit(codes, y, queries=hasher.project(X))
 print("share of what was learned:", ranker.blend_)
@@ -84,9 +87,10 @@ axis.legend()
 # -------
 # ``bitrank serve --index digits.index --hasher digits.hasher`` serves the collection over HTTP (:doc:`/service`).
 
-ranker.save("digits.ranker")
-hasher.save("digits.hasher")
-index.save("digits.index")
+folder = Path(tempfile.mkdtemp())
+ranker.save(folder / "digits.ranker")
+hasher.save(folder / "digits.hasher")
+index.save(folder / "digits.index")
 
 # %%
 # More: :doc:`/learning`, :doc:`/hashing`, :doc:`/results`.

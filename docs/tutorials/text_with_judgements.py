@@ -2,21 +2,23 @@
 Text with judgements
 ====================
 
-You get text search over sign bits of embeddings (one bit per dimension, 1/32 of the memory of float32), tuned by relevance judgements as
-they come in qrels files.
+You get text search over sign bits of embeddings (one bit per dimension, 1/32 of the memory of float32), tuned by
+relevance judgements as they come in qrels files.
 
-The trade-off: judgements name documents of the past. The gate hides some of the judged documents, and refuses what would push
-such documents down.
+The trade-off: judgements name documents of the past. The gate hides some of the judged documents, and refuses what
+would push such documents down.
 """
 
 # %%
 # Documents, queries, judgements
 # ------------------------------
-# Real text that every reader has: the documentation of NumPy, SciPy and scikit-learn. A document is what a docstring says after its
-# first line; the first line is the query. Its own document is relevant (grade 2), and so are others of the same module (grade 1).
+# Real text that every reader has: the documentation of NumPy, SciPy and scikit-learn. A document is what a docstring
+# says after its first line; the first line is the query. Its own document is relevant (grade 2), and so are others of
+# the same module (grade 1).
 
 import importlib
 import inspect
+import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -29,8 +31,9 @@ from bitrank.evaluation import evaluate_rankings
 from bitrank.ranking.pairs import read_qrels
 
 MODULES = """
-numpy.linalg numpy.fft scipy.optimize scipy.signal scipy.ndimage scipy.linalg scipy.interpolate scipy.integrate scipy.spatial.distance
-scipy.cluster.hierarchy sklearn.metrics sklearn.preprocessing sklearn.datasets sklearn.linear_model sklearn.cluster
+numpy.linalg numpy.fft scipy.optimize scipy.signal scipy.ndimage scipy.linalg scipy.interpolate scipy.integrate
+scipy.spatial.distance scipy.cluster.hierarchy sklearn.metrics sklearn.preprocessing sklearn.datasets
+sklearn.linear_model sklearn.cluster
 """
 titles, texts, modules = [], [], []
 for name in MODULES.split():
@@ -45,7 +48,8 @@ for name in MODULES.split():
 print(len(texts), "documents; a query:", titles[50])
 
 # %%
-# Embeddings: TF-IDF and a singular value decomposition, a classic that needs no download. Use your embedding model in its place.
+# Embeddings: TF-IDF and a singular value decomposition, a classic that needs no download. Use your embedding model in
+# its place.
 
 tfidf = TfidfVectorizer(sublinear_tf=True, stop_words="english", min_df=2).fit(texts)
 svd = TruncatedSVD(64, random_state=0).fit(tfidf.transform(texts))
@@ -63,10 +67,11 @@ by_module = {name: np.flatnonzero(np.array(modules) == name) for name in set(mod
 lines = [
     f"q{query} 0 d{document} {2 if query == document else 1}"
     for query in range(len(texts))
-    for document in by_module[modules[query]][:: 1 + len(by_module[modules[query]]) // 10].tolist() + [query]
+    for document in [*by_module[modules[query]][:: 1 + len(by_module[modules[query]]) // 10], query]
 ]
-Path("all.qrels").write_text("\n".join(dict.fromkeys(lines)))
-pairs, n_unknown = read_qrels("all.qrels", [f"q{row}" for row in range(len(texts))], [f"d{row}" for row in range(len(texts))])
+qrels = Path(tempfile.mkdtemp(), "all.qrels")
+qrels.write_text("\n".join(dict.fromkeys(lines)))
+pairs, n_unknown = read_qrels(qrels, [f"q{row}" for row in range(len(texts))], [f"d{row}" for row in range(len(texts))])
 print(len(pairs), "judgements,", n_unknown, "of unknown documents")
 
 # %%
