@@ -24,7 +24,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
 autosummary_generate = True
-autodoc_mock_imports = ["cupy", "cupyx"]
+autodoc_mock_imports = ["cupy", "cupyx", "haystack", "langchain_core", "mteb"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": True}

@@ -53,7 +53,11 @@ def test_blocks_are_found():
         assert len(blocks(page)) == page.read_text(encoding="utf-8").count("```python"), page.name
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"))],
+    ids=lambda page: page.name,
+)
 def test_links_have_targets(page):
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         path, _, anchor = target.partition("#")

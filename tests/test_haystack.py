@@ -76,7 +76,9 @@ def test_a_pipeline_of_the_retriever_survives_its_serialisation(store, tmp_path)
     answer = pipeline.run({"retriever": question})["retriever"]["documents"]
     assert len(answer) == 5
     assert {document.meta["group"] for document in answer} == {1}
-    again = Pipeline.loads(pipeline.dumps(), allowed_modules=["bitrank.integrations.haystack"])  # the store is read from its folder
+    again = Pipeline.loads(
+        pipeline.dumps(), allowed_modules=["bitrank.integrations.haystack"]
+    )  # the store is read from its folder
     assert again.run({"retriever": question})["retriever"]["documents"] == answer
 
 

@@ -47,14 +47,14 @@ def test_every_page_is_in_a_table_of_contents():
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_public_names_of_a_package_are_listed(package):
-    listed = {look_up(module, name) for module, name in listed_names()}
     for name in getattr(importlib.import_module(package), "__all__", ()):
         if not name.isupper() or name in ("ITQ", "LSH"):
+            listed = [look_up(module, other) for module, other in listed_names() if other == name]
             assert look_up(package, name) in listed, f"{package}.{name} is not in docs/api"
 
 
 def test_names_are_listed_once():
-    names = [(inspect.getmodule(look_up(*pair)), pair[1]) for pair in listed_names()]
+    names = list(listed_names())
     assert len(names) > 100
     assert len(names) == len(set(names))
 
