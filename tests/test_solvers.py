@@ -135,6 +135,21 @@ def test_gram_of_active_rows_from_that_of_others(magnitudes):
         np.testing.assert_allclose(total, order[active].sum(axis=0), atol=1e-9)
 
 
+def test_products_in_single_precision(monkeypatch):
+    data = problem(20_001, 21, magnitudes=True)
+    for most_dense in (0, 10**9):  # blocks made anew, and kept
+        monkeypatch.setattr("bitrank.ranking.objective._MOST_DENSE", most_dense)
+        precise, single, rng = Constraints(*data), Constraints(*data), np.random.default_rng(0)
+        single.precise = False
+        weights, values, active = rng.random(21), rng.normal(size=20_001), rng.random(20_001) < 0.5
+        close = {"rtol": 1e-4, "atol": 1e-2}
+        np.testing.assert_allclose(single.margins(weights), precise.margins(weights), **close)
+        np.testing.assert_allclose(single.combine(values), precise.combine(values), **close)
+        np.testing.assert_allclose(single.tie_gram, precise.tie_gram, **close)
+        for got, wanted in zip(single.active_gram(active), precise.active_gram(active), strict=True):
+            np.testing.assert_allclose(got, wanted, **close)
+
+
 def test_solutions_for_several_constants_share_constraints_and_do_not_depend_on_it():
     data, prior = problem(400, 30), np.full(30, 0.1)
     shared, start = Constraints(*data), None

@@ -26,11 +26,14 @@ def mean_one(values: npt.NDArray[Any]) -> Floats:
 
 
 class Near(NamedTuple):
-    """Rows of near items per query, and the distances to them; a row that is known already is far away."""
+    """Rows of near items per query, and the distances to them; a row that is known already is far away.
+
+    The distances of a blend hold until the next one is taken.
+    """
 
     rows: Rows
     known: npt.NDArray[np.bool_]
-    blends: list[tuple[float, npt.NDArray[np.float32]]]
+    blends: Iterator[tuple[float, npt.NDArray[np.float32]]]
 
 
 class HeldOutQueries:
@@ -101,8 +104,7 @@ class HeldOutQueries:
             rows, known = np.hstack([rows, more]), np.hstack([known, again])
             plain = np.hstack([plain, self.to_rows(more, self.magnitudes) + far])
             full = np.hstack([full, self.to_rows(more, weights) + far])
-        shares = [(amount, np.float32(amount)) for amount in blends]
-        return Near(rows, known, [(amount, (1 - share) * plain + share * full) for amount, share in shares])
+        return Near(rows, known, _mix(plain, full, blends))
 
     def _nearest(self, weights: Weights | None) -> Rows:
         """Rows of the collection nearest to each query, itself excluded."""
@@ -127,6 +129,17 @@ class HeldOutQueries:
         if weights is not None and weights.size and weights.min() < 0:
             return split_vectors(signs(queries, self.n_bits) * weights)
         return queries, weights
+
+
+def _mix(
+    plain: npt.NDArray[np.float32], full: npt.NDArray[np.float32], blends: Sequence[float]
+) -> Iterator[tuple[float, npt.NDArray[np.float32]]]:
+    """Mix two matrices in several shares, in one place of memory."""
+    mixed, rest = np.empty_like(plain), np.empty_like(plain)
+    for amount in blends:
+        np.multiply(1 - np.float32(amount), plain, out=mixed)
+        mixed += np.multiply(np.float32(amount), full, out=rest)
+        yield amount, mixed
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import dsyrk, ssyrk
 
 from bitrank import _kernel
 from bitrank.vocabulary import Codes
@@ -42,6 +42,11 @@ class Constraints:
     n_bits : int
     magnitudes : float array of shape (n_queries, n_bits), optional
         Multiply the bits of a query's rows, to learn on top of float queries.
+
+    Attributes
+    ----------
+    precise : bool
+        Whether products with magnitudes are in float64, the default; float32 takes half the time.
 
     Examples
     --------
@@ -66,6 +71,7 @@ class Constraints:
             scale = magnitudes / np.where(mean > 0, mean, 1)
         self.n_bits = n_bits
         self.n_rows = len(quadruplets)
+        self.precise = True
         # The three differences of (1) and (2): to the dissimilar item, to the similar one, to the other similar one.
         self._differences = [query ^ items.take(column, axis=0) for column in quadruplets.T[1:]]
         self._scale = scale
@@ -85,19 +91,36 @@ class Constraints:
         """Rows of D or T as numbers; triplets have no T."""
         if which == "tie" and not self.has_ties:
             return np.zeros((0, self.n_bits))
-        plus, minus = (np.unpackbits(bits[rows], axis=1, count=self.n_bits).view(np.int8) for bits in self._pair(which))
-        dense = np.subtract(plus, minus).astype(np.float64)
-        return dense if self._scale is None else dense * self._scale[self._query_rows[rows]]
+        dense = np.empty((len(self._query_rows[rows]), self.n_bits))
+        self._fill(which, rows, dense)
+        return dense
 
-    def _blocks(self, which: Kind) -> Iterator[tuple[slice, Array]]:
+    def _fill(self, which: Kind, rows: slice, out: npt.NDArray[np.floating[Any]]) -> None:
+        plus, minus = (np.unpackbits(bits[rows], axis=1, count=self.n_bits).view(np.int8) for bits in self._pair(which))
+        np.subtract(plus, minus, out=out, casting="unsafe")
+        if self._scale is not None:
+            out *= self._scale[self._query_rows[rows]]
+
+    def _blocks(self, which: Kind) -> Iterator[tuple[slice, npt.NDArray[np.floating[Any]]]]:
+        """Blocks of rows with magnitudes, in float64 or, where that is enough, in float32."""
+        dtype = np.float64 if self.precise else np.float32
         keep = which == "order" and self.n_rows * self.n_bits <= _MOST_DENSE
         for start in range(0, self.n_rows, _BLOCK_ROWS):
             rows = slice(start, min(start + _BLOCK_ROWS, self.n_rows))
-            yield rows, self._dense_order[rows] if keep else self.dense(which, rows)
+            if keep:
+                yield rows, self._dense_order[rows].astype(dtype, copy=False)
+            else:
+                block = np.empty((rows.stop - start, self.n_bits), dtype)
+                self._fill(which, rows, block)
+                yield rows, block
 
     @cached_property
-    def _dense_order(self) -> Array:
-        return self.dense("order")
+    def _dense_order(self) -> npt.NDArray[np.float32]:
+        dense = np.empty((self.n_rows, self.n_bits), np.float32)  # exact: magnitudes with a sign
+        for start in range(0, self.n_rows, 1024):
+            rows = slice(start, min(start + 1024, self.n_rows))
+            self._fill("order", rows, dense[rows])
+        return dense
 
     # Without magnitudes rows hold only -1, 0 and 1; the kernel works on their packed bits.
 
@@ -114,7 +137,8 @@ class Constraints:
 
     def _margins(self, weights: Array) -> Array:
         if self._scale is not None:
-            return np.concatenate([block @ weights for _, block in self._blocks("order")])
+            parts = [block @ weights.astype(block.dtype, copy=False) for _, block in self._blocks("order")]
+            return np.concatenate(parts).astype(np.float64, copy=False)
         out = np.empty(self.n_rows)
         _kernel.margins(*self._pair("order"), np.ascontiguousarray(weights, np.float64), out)
         return out
@@ -126,7 +150,7 @@ class Constraints:
             _kernel.combine(*self._pair("order"), values, out)
         else:
             for rows, block in self._blocks("order"):
-                out += values[rows] @ block
+                out += values[rows].astype(block.dtype, copy=False) @ block
         return out
 
     def add_gram(self, signs: npt.NDArray[np.int8], factor: float, gram: Array, total: Array) -> None:
@@ -134,13 +158,13 @@ class Constraints:
         if self._scale is None:
             _kernel.add_gram(*self._pair("order"), signs, factor, gram, total)
             return
-        upper = np.zeros_like(gram, order="F")
+        upper = np.zeros(gram.shape, np.float64 if self.precise else np.float32, order="F")
         for rows, block in self._blocks("order"):
             for sign in (1, -1):
                 part = block[signs[rows] == sign]
                 if len(part):
-                    upper = dsyrk(sign * factor, part.T, beta=1.0, c=upper, overwrite_c=True)
-            total += factor * (signs[rows] @ block)
+                    upper = self._add_squares(part, sign * factor, upper)
+                    total += sign * factor * part.sum(axis=0, dtype=np.float64)
         gram += upper + np.triu(upper, 1).T
 
     def active_gram(self, active: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
@@ -160,16 +184,21 @@ class Constraints:
     @cached_property
     def tie_gram(self) -> Array:
         """TᵀT of equation (2), all that the tie rows contribute to the objective; zero for triplets."""
-        order: Literal["C", "F"] = "C" if self._scale is None else "F"  # for the kernel, and for BLAS
-        gram, total = np.zeros((self.n_bits, self.n_bits), order=order), np.zeros(self.n_bits)
+        gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
         if self.has_ties:
             if self._scale is None:
                 _kernel.add_gram(*self._pair("tie"), np.ones(self.n_rows, np.int8), 1.0, gram, total)
             else:
+                upper = np.zeros(gram.shape, np.float64 if self.precise else np.float32, order="F")
                 for _, block in self._blocks("tie"):
-                    gram = dsyrk(1.0, block.T, beta=1.0, c=gram, overwrite_c=True)
-                gram += np.triu(gram, 1).T
+                    upper = self._add_squares(block, 1.0, upper)
+                gram += upper + np.triu(upper, 1).T
         return gram
+
+    def _add_squares(self, block: npt.NDArray[Any], factor: float, upper: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Add factor · BᵀB of a block to an upper triangle, in place."""
+        add: npt.NDArray[Any] = (dsyrk if self.precise else ssyrk)(factor, block.T, beta=1.0, c=upper, overwrite_c=True)
+        return add
 
 
 class Objective:

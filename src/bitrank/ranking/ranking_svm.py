@@ -148,7 +148,7 @@ class RankingSVM(GatedRanker):
         self, constraints: Constraints, tried: list[dict[str, float]]
     ) -> Iterator[tuple[dict[str, Any], Factor]]:
         """Weights for several constants, each solved from the weights before."""
-        start = None
+        start, constraints.precise = None, False
         for some in tried:
             start = self._solve(constraints, **some, start=start, tol=_CANDIDATE_TOLERANCE).weights
             yield some, start.astype(np.float32)
