@@ -51,10 +51,11 @@ def test_an_index_answers_them():
 # Gradients ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_hidden", [0, 4])
-def test_a_step_descends_the_loss(monkeypatch, n_hidden):
+@pytest.mark.parametrize(("n_hidden", "with_reals"), [(0, False), (4, False), (4, True)])
+def test_a_step_descends_the_loss(monkeypatch, n_hidden, with_reals):
     rng = np.random.default_rng(3)
     n_bits, n_inputs = 5, 8
+    magnitudes = rng.random((3, n_bits)).astype(np.float32) if with_reals else None
     codes, y = pack(rng.integers(2, size=(12, n_bits))), rng.integers(2, size=12)
     bits = signs(codes, n_bits)
     inputs = np.hstack([bits, rng.normal(size=(12, 2)), np.ones((12, 1))]).astype(np.float32)
@@ -63,13 +64,13 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden):
     seen = []
     monkeypatch.setattr(listwise.Adam, "step", lambda self, gradient, schedule: seen.append(gradient))
     newness = rng.random(7).astype(np.float32)
-    batches = LabelBatches(codes, n_bits, y, np.arange(12), Unlabelled(codes[:7], newness))
+    batches = LabelBatches(codes, n_bits, y, np.arange(12), Unlabelled(codes[:7], newness), magnitudes)
     options = {"rate": 0.1, "n_steps": 1, "random": np.random.default_rng(1), "label": ""}
     more = []
 
     def phi(batch):
         more.append(batch)
-        others = np.hstack([signs(batch.unlabelled, n_bits), np.zeros((128, 2)), np.ones((128, 1))])
+        others = np.hstack([batch.unlabelled, np.zeros((128, 2)), np.ones((128, 1))])
         return np.vstack([inputs[batch.queries], others]).astype(np.float32)
 
     train(filled, batches, phi, **options)
@@ -80,8 +81,9 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden):
     new, more_new = random.integers(7, size=128), random.integers(7, size=512)
     unlabelled, others = codes[new], codes[more_new]
     np.testing.assert_array_equal(batch.queries, queries)
-    np.testing.assert_array_equal(batch.unlabelled, unlabelled)
-    own = np.exp(4 / np.sqrt(n_bits) * signs(unlabelled, n_bits) @ signs(others, n_bits).T)
+    reals = signs(unlabelled, n_bits) * (1 if magnitudes is None else magnitudes[random.integers(3, size=128)])
+    np.testing.assert_array_equal(batch.unlabelled, reals)
+    own = np.exp(4 / np.sqrt(n_bits) * reals @ signs(others, n_bits).T)
     own /= own.sum(axis=1, keepdims=True)
 
     def loss(*arrays):
@@ -92,7 +94,7 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden):
             vectors = vectors + np.maximum(given @ arrays[2].T, 0) @ arrays[3].T
         pulled = vectors[12:] @ signs(others, n_bits).T
         logs = pulled - np.log(np.exp(pulled).sum(axis=1, keepdims=True))
-        pull = 0.8 * (newness[new] * (own * (np.log(own) - logs)).sum(axis=1)).mean()
+        pull = 0.45 * (newness[new] * (own * (np.log(own) - logs)).sum(axis=1)).mean()
         passed_over = vectors[:12] @ signs(others, n_bits).T + np.log(0.2 * newness[more_new])
         scores = np.hstack([vectors[:12] @ bits[items].T, passed_over])
         return direct_loss(scores, np.hstack([similar, np.zeros((12, 512), bool)])) + pull

@@ -33,6 +33,7 @@ _PAIR_RATE, _PAIR_SCALE, _PAIR_STEPS = 0.2, 1.5, 300
 # Pairs are few beside the entries of A, which returns towards its start by this share per step: less of it the more
 # queries there are.
 _PAIR_DECAY, _PAIR_DECAY_QUERIES = 0.25, 62.0
+_MAGNITUDES = 2000  # rows of magnitudes to lend to items that have none
 
 
 class Part(NamedTuple):
@@ -290,12 +291,12 @@ class _Learner:
         return self.inputs[kind](evidence.queries.take(queries), take(evidence.features, queries), evidence.n_bits)
 
     def inputs_of_batch(self, kind: str, batch: Batch) -> Matrix:
-        """φ of the queries of a batch; of unlabelled ones only the code is known."""
+        """φ of the queries of a batch; unlabelled ones have no features."""
         phi = self.inputs_of(kind, batch.queries)
         if batch.unlabelled is None:
             return phi
         more = np.zeros((len(batch.unlabelled), phi.shape[1]), np.float32)
-        more[:, : self.evidence.n_bits] = signs(batch.unlabelled, self.evidence.n_bits)
+        more[:, : self.evidence.n_bits] = batch.unlabelled
         more[:, -1] = 1
         return np.vstack([phi, more])
 
@@ -320,7 +321,11 @@ class _LabelLearner(_Learner):
         evidence, n_bits = self.evidence, self.evidence.n_bits
         classes = class_numbers(evidence.y, len(evidence.codes))
         rows = np.arange(len(classes)) if rows is None else rows
-        batches = LabelBatches(evidence.codes, n_bits, classes, rows, self.unlabelled)
+        magnitudes = None
+        if self.inputs[kind].reals and self.unlabelled is not None:
+            sample = self.random.permutation(len(evidence.codes))[:_MAGNITUDES]
+            magnitudes = mean_one(evidence.queries.magnitudes[sample]).astype(np.float32)
+        batches = LabelBatches(evidence.codes, n_bits, classes, rows, self.unlabelled, magnitudes)
         n_inputs = self.inputs[kind].n_inputs(n_bits)
         network = start_network(n_bits, n_inputs, self.random, n_hidden=self.ranker.n_hidden)
         return train(
