@@ -7,12 +7,12 @@ are weights, so the same search answers it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.archives import Archive, check_shapes
+from bitrank.archives import Archive
 from bitrank.codes import signs, split_vectors
 from bitrank.ranking import gate, pair_gate
 from bitrank.ranking.batches import Batch, LabelBatches, PairBatches
@@ -23,6 +23,7 @@ from bitrank.ranking.listwise import class_numbers
 from bitrank.ranking.near import Factor, mean_one
 from bitrank.ranking.network import Network, start_network, train
 from bitrank.ranking.per_query import PerQueryRanker
+from bitrank.ranking.query_parts import Part, StoredPart
 from bitrank.ranking.threads import one_blas_thread
 from bitrank.ranking.trust import MOST_ROWS, sample_collection, unlabelled_items
 from bitrank.vocabulary import Codes, Queries, Rows, Weights
@@ -34,14 +35,6 @@ _PAIR_RATE, _PAIR_SCALE, _PAIR_STEPS = 0.2, 1.5, 300
 # queries there are.
 _PAIR_DECAY, _PAIR_DECAY_QUERIES = 0.25, 62.0
 _MAGNITUDES = 2000  # rows of magnitudes to lend to items that have none
-
-
-class Part(NamedTuple):
-    """A network, what it sees of a query, and its share λ in the vector that is searched with."""
-
-    inputs: Inputs
-    network: Network
-    blend: float
 
 
 class QueryVectorRanker(PerQueryRanker):
@@ -212,39 +205,15 @@ class QueryVectorRanker(PerQueryRanker):
     def _to_archive(self) -> Archive:
         archive = super()._to_archive()
         for name, part in self._parts().items():
-            arrays = (*part.network, part.inputs.center, part.inputs.components)
-            archive.arrays.update({f"{name}_{key}": array for key, array in zip(_SHAPES, arrays, strict=True)})
-            archive.facts[f"{name}_part"] = {"reals": part.inputs.reals, "blend": part.blend}
+            part.write(archive, name)
         return archive
 
     @classmethod
     def _from_archive(cls, archive: Archive) -> Self:
-        parts = {}
-        for name in ("bits", "full"):
-            keys = [f"{name}_{key}" for key in _SHAPES]
-            missing = [key for key in keys if key not in archive.arrays]
-            if missing or f"{name}_part" not in archive.facts:
-                raise ValueError(f"expected the arrays {keys}, got {sorted(archive.arrays)}")
-            arrays = {key: archive.arrays.pop(f"{name}_{key}") for key in _SHAPES}
-            parts[name] = arrays, archive.facts.pop(f"{name}_part")
+        stored = {name: StoredPart.take(archive, name) for name in ("bits", "full")}
         ranker = super()._from_archive(archive)
-        ranker.bits_part_, ranker.full_part_ = (_part(*parts[name], ranker.n_bits_) for name in ("bits", "full"))
+        ranker.bits_part_, ranker.full_part_ = (part.check(ranker.n_bits_) for part in stored.values())
         return ranker
-
-
-# Arrays of a part, with a letter per side: bits, inputs, hidden units, features and their components.
-_SHAPES = {"direct": "bi", "shift": "b", "inner": "hi", "outer": "bh", "center": "f", "components": "fc"}
-
-
-def _part(arrays: dict[str, Any], facts: dict[str, Any], n_bits: int) -> Part:
-    """A part from a file."""
-    shapes = _SHAPES | ({"direct": "b"} if arrays["direct"].ndim == 1 else {})
-    check_shapes(arrays, shapes, {"b": n_bits, "i": n_bits + arrays["components"].shape[-1] + 1})
-    share = facts.get("blend")
-    if not isinstance(share, int | float) or not 0 <= share <= 1 or not isinstance(facts.get("reals"), bool):
-        raise ValueError(f"expected a part with reals and blend, got {facts!r:.80}")
-    inputs = Inputs(facts["reals"], arrays["center"], arrays["components"])
-    return Part(inputs, Network(arrays["direct"], arrays["shift"], arrays["inner"], arrays["outer"]), share)
 
 
 class _Learner:
