@@ -58,12 +58,16 @@ class Command:
         if " at http://" in line:
             self.address = line.rpartition(" at ")[2].strip().rstrip("/")
 
+    def workers(self):
+        """Return the process ids of all workers."""
+        with contextlib.suppress(OSError, ValueError):
+            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+            return [int(pid) for pid in children.read_text().split()]
+        return []
+
     def worker(self):
-        """Return the process id of the worker, None between two."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            return int(children.read_text().split()[0])
-        return None
+        """Return the process id of the first worker, None between two."""
+        return next(iter(self.workers()), None)
 
     def stop(self, number=signal.SIGTERM):
         """Send a signal and wait; returns the exit status and what was printed to standard error."""

@@ -122,6 +122,37 @@ def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_k
             assert client.get(f"/items/{item}").json()["code"] == code
 
 
+def test_several_workers_share_a_socket_and_a_database_and_one_killed_comes_back(index, tmp_path):
+    stopping = threading.Event()
+    with Command("--index", index, "--data", tmp_path, "--rate", "0", "--workers", "2") as command:
+        end = time.monotonic() + 60
+        while len(command.workers()) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        first = command.workers()
+        assert len(first) == 2
+        writers = [Writer(command.address, str(number), stopping) for number in range(3)]
+        for writer in writers:
+            writer.start()
+        try:
+            time.sleep(0.3)
+            os.kill(first[0], signal.SIGKILL)
+            while (len(command.workers()) < 2 or first[0] in command.workers()) and time.monotonic() < end:
+                time.sleep(0.05)
+            assert len(command.workers()) == 2
+            command.wait_until_healthy()
+        finally:
+            stopping.set()
+            for writer in writers:
+                writer.join()
+        status, errors = command.stop()
+    assert status == 0
+    assert errors.count("the worker died of SIGKILL, starting it again") == 1
+    keys, _, count, numbers, sound = logged(tmp_path)
+    assert sound == "ok"
+    assert sorted(keys) == sorted(key for writer in writers for key in writer.keys)
+    assert numbers == list(range(1, count + 1))
+
+
 def test_a_lost_parent_takes_its_worker_along(index, tmp_path):
     command = Command("--index", index, "--data", tmp_path)
     worker = command.worker()

@@ -1,7 +1,9 @@
 """The guard (token, host, origin, size, rate, headers), and a fuzzed API."""
 
 import base64
+import datetime
 import itertools
+import json
 import time
 
 import hypothesis
@@ -12,6 +14,7 @@ from serving import serving
 
 from bitrank.index import Index
 from bitrank.service import sources
+from bitrank.service.clients import Clients
 from bitrank.service.security import MAX_BODY, Rate
 
 TOKEN = "0123456789abcdef0123"
@@ -64,6 +67,130 @@ def test_a_token_is_needed_everywhere_but_at_healthz(closed_client, authorizatio
             assert response.headers["www-authenticate"].startswith("Basic")
     assert closed_client.post("/search", json={"item": 0}, headers=headers).status_code == status
     assert closed_client.get("/healthz", headers=headers).status_code == 200
+
+
+ADMIN = "admin-0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def two_roles(tmp_path_factory):
+    """A client of a service with a token and an admin token."""
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    with serving(source, tmp_path_factory.mktemp("roles"), token=TOKEN, admin_token=ADMIN) as client:
+        yield client
+
+
+def test_only_the_admin_token_changes_items_and_versions(two_roles):
+    def send(token, method, path, body=None):
+        return two_roles.request(method, path, json=body, headers={"authorization": f"Bearer {token}"})
+
+    page = send(TOKEN, "POST", "/search", {"item": 0}).json()
+    assert send(TOKEN, "POST", "/feedback", {"page_token": page["page_token"], "clicked": []}).status_code == 201
+    for path in ("/", "/items", "/profiles", "/profiles/default/versions", "/metrics", "/openapi.json"):
+        assert send(TOKEN, "GET", path).status_code == 200
+    weights = {"weights": [1.0] * 32}
+    imported = {"key": "k", "query": {"item": 1}, "shown": [{"id": 2}], "clicked": []}
+    writes = [
+        ("POST", "/items", {"items": [{"id": 900, "code": "00000000"}]}),
+        ("DELETE", "/items/900", None),
+        ("PUT", "/profiles/new", None),
+        ("POST", "/profiles/default/versions", weights),
+        ("POST", "/profiles/default/versions/2/activate", None),
+        ("POST", "/profiles/default/rollback", None),
+        ("POST", "/feedback/import", imported),
+    ]
+    for write in writes:
+        refused = send(TOKEN, *write)
+        assert (refused.status_code, refused.json()["detail"]) == (403, "this needs the admin token"), write
+        assert send("wrong-0123456789abcdef", *write).status_code == 401
+        assert send(ADMIN, *write).status_code in (200, 201, 204), write
+    assert send(ADMIN, "POST", "/search", {"item": 0}).status_code == 200
+
+
+def scope(peer, *forwarded, cookie=None):
+    headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
+    return {"client": (peer, 1), "headers": headers + ([(b"cookie", cookie.encode())] if cookie else [])}
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "address"),
+    [
+        ("192.0.2.1", [], "192.0.2.1"),
+        ("192.0.2.1", ["198.51.100.7"], "192.0.2.1"),  # not a proxy of ours: anybody can write this header
+        ("10.0.0.1", [], "10.0.0.1"),
+        ("10.0.0.1", ["198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.1", ["203.0.113.9, 198.51.100.7"], "198.51.100.7"),  # the first was written by the client itself
+        ("10.0.0.1", ["203.0.113.9, 198.51.100.7, 10.0.0.2"], "198.51.100.7"),
+        ("10.0.0.1", ["203.0.113.9", "198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.1", ["198.51.100.7, nonsense"], "10.0.0.1"),
+        ("10.0.0.1", ["10.0.0.3"], "10.0.0.3"),
+        ("::ffff:10.0.0.1", ["2001:db8::5"], "2001:db8::5"),
+    ],
+)
+def test_forwarded_addresses_are_believed_of_configured_proxies_only(peer, forwarded, address):
+    assert Clients(b"secret", ("10.0.0.0/8",)).address(scope(peer, *forwarded)) == address
+
+
+def test_clients_behind_a_proxy_have_a_rate_each(tmp_path):
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    with serving(source, tmp_path, rate=1.0, proxies=("127.0.0.1",)) as client:
+        statuses = [
+            client.get("/healthz", headers={"x-forwarded-for": f"198.51.100.{number}"}).status_code
+            for number in range(20)
+        ]
+        assert statuses == [200] * 20
+        same = [client.get("/healthz", headers={"x-forwarded-for": "203.0.113.9"}).status_code for _ in range(20)]
+        assert 429 in same
+
+
+def test_a_session_is_known_by_its_signed_cookie(tmp_path):
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    with serving(source, tmp_path, sessions=True) as client:
+        clients = client.service.clients
+        cookie = client.get("/").headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        value = cookie.partition(";")[0]
+        name = clients.of(scope("192.0.2.1", cookie=value))
+        assert name == clients.of(scope("192.0.2.2", cookie=value)) != clients.name("192.0.2.1")
+        client.cookies.clear()
+        assert "set-cookie" not in client.get("/", headers={"cookie": value}).headers
+        for forged in (value[:-1] + "g", value.replace("=", "=f"), "bitrank_session=1.2", "bitrank_session=\xff"):
+            assert clients.of(scope("192.0.2.1", cookie=forged)) == clients.name("192.0.2.1")
+        client.cookies.clear()
+        other = client.get("/").headers["set-cookie"].partition(";")[0]
+        assert other != value
+        client.cookies.clear()
+        page = client.post("/search", json={"item": 0}, headers={"cookie": value}).json()
+        client.post("/feedback", json={"page_token": page["page_token"], "clicked": []})
+        assert client.service.store.pages.after("default", 0, 1)[0].client == name
+    with serving(source, tmp_path) as client:
+        assert "set-cookie" not in client.get("/").headers
+
+
+def test_the_access_log_has_a_line_of_json_per_request(tmp_path):
+    path = tmp_path / "access.jsonl"
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    with serving(source, tmp_path, access_log=str(path), token=TOKEN) as client:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        answer = client.post("/search", json={"item": 1}, headers=headers)
+        client.post("/search", json={"item": 10**6}, headers=headers)
+        path.rename(tmp_path / "rotated.jsonl")
+        client.get("/items/3?secret=1", headers=headers)
+        client.get("/no/such")
+    rotated = [json.loads(line) for line in (tmp_path / "rotated.jsonl").read_text().splitlines()]
+    lines = rotated + [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(rotated) == 2
+    assert [(line["method"], line["path"], line["status"]) for line in lines] == [
+        ("POST", "/search", 200),
+        ("POST", "/search", 404),
+        ("GET", "/items/3", 200),
+        ("GET", "/no/such", 401),
+    ]
+    assert [line["route"] for line in lines] == ["/search", "/search", "/items/{item}", "other"]
+    assert lines[0]["bytes"] == len(answer.content)
+    assert all(line["address"] == "127.0.0.1" and line["ms"] > 0 for line in lines)
+    assert all(datetime.datetime.fromisoformat(line["time"]).tzinfo for line in lines)
 
 
 def test_with_a_token_any_host_name_is_answered(closed_client):

@@ -17,6 +17,8 @@ TOKEN = "0123456789abcdef"
         ({"rate": float("nan")}, "rate must be at least 0, got nan"),
         ({"image_origins": ("https://a.example", "javascript:x")}, "an image origin must be like https://.*javascript"),
         ({"image_origins": ("https://a.example; script-src *",)}, "an image origin must be like"),
+        ({"proxies": ("nonsense",)}, "a proxy must be an address or a network like 10.0.0.0/8, got 'nonsense'"),
+        ({"token": TOKEN, "admin_token": TOKEN}, "must differ from the other token"),
         ({"image_origins": ("https://",)}, "an image origin must be like"),
     ],
 )
@@ -41,11 +43,12 @@ def test_good_settings():
 
 def test_hosts_that_need_a_token():
     for host in LOOPBACK:
-        check_host(host, None)
-    check_host("0.0.0.0", TOKEN)
+        check_host(host, Settings())
+    check_host("0.0.0.0", Settings(token=TOKEN))
+    check_host("0.0.0.0", Settings(admin_token=TOKEN))
     for host in ("0.0.0.0", "127.0.0.2", "192.0.2.1", "::"):
         with pytest.raises(ValueError, match=f"without a token, got {host}"):
-            check_host(host, None)
+            check_host(host, Settings())
 
 
 def test_indexes_of_one_name_have_a_folder_each(monkeypatch, tmp_path):

@@ -9,10 +9,10 @@ import argparse
 from collections.abc import Sequence
 
 import bitrank
-from bitrank.cli import demo, feedback, fit, index, replay, serve, weights
+from bitrank.cli import backup, demo, feedback, fit, index, replay, serve, weights
 from bitrank.cli import eval as eval_command
 
-COMMANDS = (demo, index, fit, eval_command, weights, feedback, replay, serve)
+COMMANDS = (demo, index, fit, eval_command, weights, feedback, replay, serve, backup)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bitrank.cli.weights_source import environment_token
+from bitrank.cli.configuration import complete
 from bitrank.lazy import import_extra
+
+if TYPE_CHECKING:
+    from bitrank.service.settings import Settings
+
+DEFAULTS = {
+    "host": "127.0.0.1",
+    "port": 8000,
+    "workers": 1,
+    "clients": "address",
+    "explore": 4,
+    "learn_imported": False,
+    "rate": 500.0,
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -17,67 +31,80 @@ def add_parser(commands: Any) -> None:
         help="serve a collection over HTTP, with a page, and learn from clicks",
         description="Serve a collection over HTTP and learn from clicks. Without arguments, serve the embedded digits.",
     )
-    serve.add_argument("--index", type=Path, help="folder of an index, from `bitrank index build`")
-    serve.add_argument(
-        "--items", type=Path, help="Parquet file with columns id, title, image (path or URL) and any payload"
-    )
-    serve.add_argument("--hasher", type=Path, help="saved hasher (.npz), to search by vector")
-    serve.add_argument("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by image")
-    serve.add_argument(
-        "--data", type=Path, help="folder of the database (default: one in the home folder, printed at the start)"
-    )
-    serve.add_argument(
-        "--db", metavar="URL", help="postgresql://… instead of --data: a database that several services may share"
-    )
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on; any but loopback needs a token")
-    serve.add_argument(
-        "--port", type=int, default=8000, help="port to listen on; 0 takes any free one (default: %(default)s)"
-    )
-    serve.add_argument(
+    options: list[argparse.Action] = []
+
+    def add(*names: str, **details: Any) -> None:
+        options.append(serve.add_argument(*names, **details))
+
+    serve.add_argument("--config", type=Path, help="TOML file with these options (default: BITRANK_CONFIG)")
+    add("--index", type=Path, help="folder of an index, from `bitrank index build`")
+    add("--items", type=Path, help="Parquet file with columns id, title, image (path or URL) and any payload")
+    add("--hasher", type=Path, help="saved hasher (.npz), to search by vector")
+    add("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by image")
+    add("--data", type=Path, help="folder of the database (default: one in the home folder, printed at the start)")
+    add("--db", metavar="URL", help="postgresql://… instead of --data: a database that several services may share")
+    add("--host", help="address to listen on; any but loopback needs a token (default: 127.0.0.1)")
+    add("--port", type=int, help="port to listen on; 0 takes any free one (default: 8000)")
+    add("--workers", type=int, help="processes that answer requests (default: 1)")
+    add(
         "--token-file",
         type=Path,
-        help="file whose first line is the token that requests must carry (default: BITRANK_TOKEN)",
+        help="file whose first line is the token for searches and feedback (default: BITRANK_TOKEN)",
     )
-    serve.add_argument(
-        "--explore",
-        type=int,
-        default=4,
-        help="places on a page of 20 for items from deeper ranks (default: %(default)s)",
+    add(
+        "--admin-token-file",
+        type=Path,
+        help="file whose first line is the token for everything; the other one may then change neither items nor "
+        "versions (default: BITRANK_ADMIN_TOKEN)",
     )
-    serve.add_argument(
+    add(
+        "--proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="address or network of a proxy whose X-Forwarded-For is believed; may be repeated",
+    )
+    add(
+        "--clients",
+        choices=["address", "session"],
+        help="what tells clients apart: their address, or a signed cookie from the page (default: address)",
+    )
+    add("--explore", type=int, help="places on a page of 20 for items from deeper ranks (default: 4)")
+    add(
         "--learn-imported",
         action="store_true",
+        default=None,
         help="learn also from pages that `bitrank feedback import` sent, which nobody signed",
     )
-    serve.add_argument(
-        "--rate", type=float, default=500, help="requests per second and client, 0 for no limit (default: %(default)g)"
-    )
-    serve.add_argument(
+    add("--rate", type=float, help="requests per second, client and worker, 0 for no limit (default: 500)")
+    add(
         "--image-origin",
         action="append",
         default=[],
         metavar="URL",
         help="host that the page may load images from; may be repeated",
     )
-    serve.set_defaults(run=_serve)
+    add("--access-log", metavar="FILE", help="write one line of JSON per request to a file, or to - (standard output)")
+    serve.set_defaults(run=lambda arguments: _serve(_complete(arguments, options)))
+
+
+def _complete(arguments: argparse.Namespace, options: list[argparse.Action]) -> argparse.Namespace:
+    config = arguments.config or os.environ.get("BITRANK_CONFIG")
+    return complete(arguments, options, DEFAULTS, None if config is None else Path(config))
 
 
 def _serve(arguments: argparse.Namespace) -> int:
     import_extra("bitrank.service.process", "service")
     from bitrank.service import process, sources
     from bitrank.service.service import Service
-    from bitrank.service.settings import Settings, check_host
+    from bitrank.service.settings import check_host
 
-    settings = Settings(
-        explore=arguments.explore,
-        rate=arguments.rate,
-        learn_imported=arguments.learn_imported,
-        token=_token(arguments),
-        image_origins=tuple(arguments.image_origin),
-    )
-    check_host(arguments.host, settings.token)
+    settings = _settings(arguments)
+    check_host(arguments.host, settings)
     if arguments.index is None and (arguments.items or arguments.hasher or arguments.image_features):
         raise ValueError("--items, --hasher and --image-features go with --index")
+    if arguments.workers < 1:
+        raise ValueError(f"workers must be at least 1, got {arguments.workers}")
     url, place = _database(arguments)
     bound = process.listen(arguments.host, arguments.port)
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
@@ -95,14 +122,29 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(f"bitrank serves {collection.name}, {len(collection)} items, at {address}")
         print(f"clicks and versions are kept in {place}; stop with Ctrl-C", flush=True)
 
-    return process.serve(bound, make, ready)
+    return process.serve(bound, make, ready, arguments.workers)
 
 
-def _token(arguments: argparse.Namespace) -> str | None:
-    if arguments.token_file is None:
-        return environment_token()
-    text: str = arguments.token_file.read_text(encoding="utf-8")
-    return text.partition("\n")[0].strip()
+def _settings(arguments: argparse.Namespace) -> Settings:
+    from bitrank.service.settings import Settings
+
+    return Settings(
+        explore=arguments.explore,
+        rate=arguments.rate,
+        learn_imported=arguments.learn_imported,
+        token=_token(arguments.token_file, "BITRANK_TOKEN"),
+        admin_token=_token(arguments.admin_token_file, "BITRANK_ADMIN_TOKEN"),
+        image_origins=tuple(arguments.image_origin),
+        proxies=tuple(arguments.proxy),
+        sessions=arguments.clients == "session",
+        access_log=arguments.access_log,
+    )
+
+
+def _token(path: Path | None, variable: str) -> str | None:
+    if path is None:
+        return os.environ.get(variable)
+    return path.read_text(encoding="utf-8").partition("\n")[0].strip()
 
 
 def _database(arguments: argparse.Namespace) -> tuple[str, str]:

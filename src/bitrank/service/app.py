@@ -15,8 +15,9 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 
 import bitrank
+from bitrank.service.access_log import AccessLog
 from bitrank.service.asgi import FAILED, App, Receive, Scope, Send
-from bitrank.service.metrics import Gauge, Metrics, Observed
+from bitrank.service.metrics import Gauge, Metrics, Observed, Observer
 from bitrank.service.quick_search import QuickSearch
 from bitrank.service.routes import items, profiles, search
 from bitrank.service.routes.problems import PROBLEMS
@@ -42,11 +43,15 @@ class Application:
 
 def create_app(service: Service) -> Application:
     """Create the application of a service, which it closes at shutdown."""
+    settings = service.settings
+    log = None if settings.access_log is None else AccessLog(settings.access_log)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         service.close()
+        if log is not None:
+            log.close()
 
     app = FastAPI(
         title="bitrank",
@@ -61,16 +66,16 @@ def create_app(service: Service) -> Application:
     app.include_router(items.routes(service))
     app.include_router(profiles.routes(service))
     _add_operations(app, service, metrics)
-    _add_pages(app)
+    _add_pages(app, service)
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in UNAVAILABLE:
         app.add_exception_handler(kind, _unavailable)
     app.add_exception_handler(UnknownOutcomeError, _unknown)
     app.add_exception_handler(Exception, _failed)
-    settings = service.settings
     # Around the application, not within it, so that the answer to an error is guarded and counted like any other.
-    guard = Guard(app, token=settings.token, rate=settings.rate, image_origins=settings.image_origins)
-    return Application(Observed(guard, metrics), QuickSearch(service, guard, metrics))
+    observer = Observer(metrics, service.clients, log)
+    guard = Guard(app, settings, service.clients)
+    return Application(Observed(guard, observer), QuickSearch(service, guard, observer))
 
 
 def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
@@ -86,10 +91,11 @@ def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _add_pages(app: FastAPI) -> None:
+def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/", include_in_schema=False)
-    def page() -> Response:
-        return FileResponse(HERE / "page" / "index.html")
+    def page(request: Request) -> Response:
+        cookie = service.clients.new_cookie(request.scope)
+        return FileResponse(HERE / "page" / "index.html", headers={} if cookie is None else {"set-cookie": cookie})
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> Response:

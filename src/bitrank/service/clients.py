@@ -1,20 +1,34 @@
-"""`Clients`: who sends a request, by address."""
+"""`Clients`: who sends a request, by address or by a signed session cookie."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import secrets
+from http.cookies import CookieError, SimpleCookie
 
-from bitrank.service.asgi import Scope
+from bitrank.service.asgi import Scope, header
 
+COOKIE = "bitrank_session"
 MAX_NAMES = 10_000  # names that are remembered
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Clients:
-    """Names of clients.
+    """Addresses and names of clients.
 
     A name is a keyed hash of the address, so that the log holds no addresses. An IPv6 address counts by its network of
     64 bits, which is what one subscriber has.
+
+    Parameters
+    ----------
+    secret : bytes
+        The key of the store.
+    proxies : sequence of str
+        Addresses or networks of proxies whose `X-Forwarded-For` is believed. That of anybody else is not read.
+    sessions : bool
+        Name a client by the cookie that the page gave it, where it has one.
 
     Examples
     --------
@@ -25,13 +39,32 @@ class Clients:
     True
     """
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, proxies: tuple[str, ...] = (), sessions: bool = False) -> None:
         self._key = hmac.digest(secret, b"clients", "sha256")
+        self._proxies = [ipaddress.ip_network(proxy) for proxy in proxies]
+        self._sessions = sessions
         self._names: dict[str, str] = {}
+
+    def address(self, scope: Scope) -> str:
+        """Return the address of a request's client: of the connection, or the last that no configured proxy has."""
+        peer = scope["client"][0] if scope.get("client") else ""
+        if not self._proxies or not self._is_proxy(peer):
+            return str(peer)
+        forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+        for part in reversed(forwarded.decode("latin-1").split(",")):
+            hop = part.strip()
+            if _parsed(hop) is None:
+                return str(peer)  # what stands before it was written by we know not whom
+            peer = hop
+            if not self._is_proxy(hop):
+                break
+        return str(peer)
 
     def of(self, scope: Scope) -> str:
         """Name the client of a request."""
-        address = scope["client"][0] if scope.get("client") else ""
+        if self._sessions and (session := self._session(scope)) is not None:
+            return f"session-{session}"
+        address = self.address(scope)
         name = self._names.get(address)
         if name is None:
             if len(self._names) >= MAX_NAMES:
@@ -43,14 +76,41 @@ class Clients:
         """Name the client at an address."""
         return hmac.digest(self._key, _network(address).encode(), "sha256")[:8].hex()
 
+    def new_cookie(self, scope: Scope) -> str | None:
+        """Return a session cookie for a client that should have one and has none."""
+        if not self._sessions or self._session(scope) is not None:
+            return None
+        session = secrets.token_hex(8)
+        return f"{COOKIE}={session}.{self._signature(session)}; Path=/; Max-Age=31536000; HttpOnly; SameSite=Strict"
 
-def _network(address: str) -> str:
+    def _session(self, scope: Scope) -> str | None:
+        """Read the session of a request; None where it has no cookie that was signed here."""
+        try:
+            cookies = SimpleCookie(header(scope, b"cookie").decode("latin-1"))
+        except CookieError:
+            return None
+        session, _, signature = cookies[COOKIE].value.partition(".") if COOKIE in cookies else ("", "", "")
+        signed = hmac.compare_digest(signature.encode(), self._signature(session).encode())
+        return session if session and signed else None
+
+    def _signature(self, session: str) -> str:
+        return hmac.digest(self._key, f"session {session}".encode(), "sha256")[:16].hex()
+
+    def _is_proxy(self, address: str) -> bool:
+        parsed = _parsed(address)
+        return parsed is not None and any(parsed in network for network in self._proxies)
+
+
+def _parsed(address: str) -> Address | None:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return address
-    if parsed.version == 4:
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
+        return None
+    return (parsed.ipv4_mapped or parsed) if parsed.version == 6 else parsed
+
+
+def _network(address: str) -> str:
+    parsed = _parsed(address)
+    if parsed is None or parsed.version == 4:
+        return address if parsed is None else str(parsed)
     return str(ipaddress.ip_network((parsed.packed[:8] + bytes(8), 64)))

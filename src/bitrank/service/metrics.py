@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from bitrank.service.access_log import AccessLog
 from bitrank.service.asgi import App, Message, Receive, Scope, Send
+from bitrank.service.clients import Clients
 
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -54,23 +56,37 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class Observed:
-    """ASGI middleware: count and time every request by the pattern of its route."""
+class Observer:
+    """Count every request and, where there is an access log, write a line about it."""
 
-    def __init__(self, app: App, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
+    def __init__(self, metrics: Metrics, clients: Clients, log: AccessLog | None) -> None:
+        self._metrics, self._clients, self._log = metrics, clients, log
+
+    def saw(self, scope: Scope, route: str, status: int, n_bytes: int, seconds: float) -> None:
+        """Take note of one answered request."""
+        self._metrics.count_request(route, status, seconds)
+        if self._log is not None:
+            self._log.write(scope, self._clients.address(scope), route, status, n_bytes, seconds)
+
+
+class Observed:
+    """ASGI middleware: observe every request by the pattern of its route."""
+
+    def __init__(self, app: App, observer: Observer) -> None:
+        self._app, self._observer = app, observer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 500
+        start, status, n_bytes = time.perf_counter(), 500, 0
 
         async def watch(message: Message) -> None:
-            nonlocal status
+            nonlocal status, n_bytes
             if message["type"] == "http.response.start":
                 status = message["status"]
+            n_bytes += len(message.get("body", b""))
             await send(message)
 
         try:
@@ -78,7 +94,7 @@ class Observed:
         finally:
             # Only patterns are labels: a path that a client makes up must not start a new series.
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.count_request(route, status, time.perf_counter() - start)
+            self._observer.saw(scope, route, status, n_bytes, time.perf_counter() - start)
 
 
 class _Gauges:

@@ -1,4 +1,4 @@
-"""Run the service: one socket, one worker process, and a parent that restarts the worker when it dies.
+"""Run the service: one socket, worker processes, and a parent that restarts those that die.
 
 The parent keeps the socket open meanwhile, so that clients wait a moment instead of being refused.
 """
@@ -6,6 +6,8 @@ The parent keeps the socket open meanwhile, so that clients wait a moment instea
 from __future__ import annotations
 
 import os
+import resource
+import select
 import signal
 import socket
 import sys
@@ -13,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
@@ -24,6 +26,10 @@ from bitrank.service.service import Service
 
 MAX_FAILED = 5  # Give up after this many failed starts, if none ever succeeded.
 MAX_PAUSE_S = 30.0  # The longest wait before a restart, once a worker has served.
+
+Make = Callable[[], Service]
+Ready = Callable[[Service], None]
+_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -42,7 +48,19 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-def serve(bound: socket.socket, make: Callable[[], Service], ready: Callable[[Service], None]) -> int:
+class _Child(NamedTuple):
+    """A running worker."""
+
+    pid: int
+    ready: int  # a pipe that holds a byte once it serves
+
+    def served(self) -> bool:
+        """Return whether it ever served, and close the pipe; only after its end."""
+        with os.fdopen(self.ready, "rb") as pipe:
+            return bool(pipe.read(1))
+
+
+def serve(bound: socket.socket, make: Make, ready: Ready, workers: int = 1) -> int:
     """Serve until SIGTERM or Ctrl-C; returns the exit status.
 
     Parameters
@@ -52,75 +70,108 @@ def serve(bound: socket.socket, make: Callable[[], Service], ready: Callable[[Se
         Makes the service; called in every worker that starts.
     ready : callable
         Called with the service in the first worker.
+    workers : int
+        Processes that answer requests.
     """
-    n_failed, served_once = 0, False
-    while True:
-        status, served = _run_worker(bound, make, (lambda _: None) if served_once else ready)
-        served_once |= served
-        n_failed = 0 if served else n_failed + 1
+    _allow_many_connections()
+    return _Parent(bound, make, ready).run(workers)
+
+
+class _Parent:
+    """The process that starts workers and waits for them."""
+
+    def __init__(self, bound: socket.socket, make: Make, ready: Ready) -> None:
+        self._bound, self._make, self._ready = bound, make, ready
+        self._alive_read, self._alive_write = os.pipe()  # closes when the parent ends
+        self._children: dict[int, _Child] = {}
+        self._stopping = self._served_once = False
+        self._n_failed = 0
+
+    def run(self, workers: int) -> int:
+        """Keep so many workers running; returns the exit status."""
+        handlers = {number: signal.signal(number, self._stop) for number in _SIGNALS}
+        status = 0
+        try:
+            # The first worker creates or migrates the database, and says what is wrong; the others follow.
+            self._start(self._ready)
+            while self._children:
+                while len(self._children) < workers and not self._stopping and self._is_serving():
+                    self._start(_nothing)
+                pid, wait_status = self._wait(poll=len(self._children) < workers)
+                if pid:
+                    status = self._ended(pid, os.waitstatus_to_exitcode(wait_status)) or status
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            os.close(self._alive_write)
+        return status
+
+    def _wait(self, poll: bool) -> tuple[int, int]:
+        if not poll:
+            return os.waitpid(-1, 0)
+        pid, wait_status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            time.sleep(0.05)
+        return pid, wait_status
+
+    def _is_serving(self) -> bool:
+        """Return whether the first worker has said so."""
+        if not self._served_once:
+            for child in self._children.values():
+                if _has_byte(child.ready):
+                    self._served_once = True
+        return self._served_once
+
+    def _ended(self, pid: int, status: int) -> int:
+        """Start a worker that died again; returns the exit status where that is the end."""
+        served = self._children.pop(pid).served()
+        self._served_once |= served
+        self._n_failed = 0 if served else self._n_failed + 1
+        if self._stopping or status == 0:
+            self._stop()
+            return 0
         # A worker that never served is misconfigured. One that did will serve again once the disk has room or a lock is
         # gone.
-        if status == 0 or (not served_once and (status > 0 or n_failed == MAX_FAILED)):
+        if not self._served_once and (status > 0 or self._n_failed == MAX_FAILED):
+            self._stop()
             return abs(status)
         outcome = f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         print(f"bitrank serve: the worker {outcome}, starting it again", file=sys.stderr, flush=True)
-        try:
-            time.sleep(min(n_failed, MAX_PAUSE_S))
-        except KeyboardInterrupt:
-            return 0
+        time.sleep(min(self._n_failed, MAX_PAUSE_S))
+        if not self._stopping:
+            self._start(_nothing if self._served_once else self._ready)
+        return 0
+
+    def _stop(self, *_: Any) -> None:
+        self._stopping = True
+        for pid in list(self._children):
+            os.kill(pid, signal.SIGTERM)
+
+    def _start(self, ready: Ready) -> None:
+        ready_read, ready_write = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the handlers are set
+        pid = os.fork()
+        if pid == 0:
+            os.close(self._alive_write)
+            os.close(ready_read)
+            for number in _SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            status = 1
+            try:
+                status = _work(self._bound, self._alive_read, ready_write, self._make, ready)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        os.close(ready_write)
+        self._children[pid] = _Child(pid, ready_read)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _run_worker(
-    bound: socket.socket, make: Callable[[], Service], ready: Callable[[Service], None]
-) -> tuple[int, bool]:
-    """Fork a worker and wait for it; returns its exit status, or minus the signal, and whether it ever served."""
-    parent_read, parent_write = os.pipe()  # closes when the parent ends
-    ready_read, ready_write = os.pipe()  # carries a byte once the worker serves
-    signals = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # until the handlers are set
-    worker = os.fork()
-    if worker == 0:
-        os.close(parent_write)
-        os.close(ready_read)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-        status = 1
-        try:
-            status = _work(bound, parent_read, ready_write, make, ready)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    os.close(parent_read)
-    os.close(ready_write)
-    stopping = False
-
-    def stop(*_: Any) -> None:
-        nonlocal stopping
-        stopping = True
-        os.kill(worker, signal.SIGTERM)
-
-    handlers = {number: signal.signal(number, stop) for number in signals}
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-    try:
-        _, wait_status = os.waitpid(worker, 0)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        os.close(parent_write)
-    with os.fdopen(ready_read, "rb") as pipe:
-        served = bool(pipe.read(1))
-    return 0 if stopping else os.waitstatus_to_exitcode(wait_status), served
-
-
-def _work(
-    bound: socket.socket,
-    parent_read: int,
-    ready_write: int,
-    make: Callable[[], Service],
-    ready: Callable[[Service], None],
-) -> int:
+def _work(bound: socket.socket, parent_read: int, ready_write: int, make: Make, ready: Ready) -> int:
     def stop_with_parent() -> None:
         os.read(parent_read, 1)  # returns when the parent ends
         os.kill(os.getpid(), signal.SIGTERM)
@@ -131,8 +182,8 @@ def _work(
         print(f"bitrank serve: {error}", file=sys.stderr)
         return 1
     threading.Thread(target=stop_with_parent, name="bitrank-parent", daemon=True).start()
-    os.write(ready_write, b"1")
     ready(service)
+    os.write(ready_write, b"1")
     uvicorn.Server(server_config(service)).run(sockets=[bound])
     return 0
 
@@ -146,6 +197,21 @@ def server_config(service: Service, graceful_s: int = 5) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # a client could name any address there to evade its rate limit
+        proxy_headers=False,  # `Clients` reads X-Forwarded-For, from configured proxies only
         timeout_graceful_shutdown=graceful_s,
     )
+
+
+def _allow_many_connections() -> None:
+    """Raise the limit of open files as far as this user may: slow clients keep connections open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536) if soft < 65_536 else soft, hard))
+
+
+def _has_byte(pipe: int) -> bool:
+    return bool(select.select([pipe], [], [], 0)[0])
+
+
+def _nothing(_: Service) -> None:
+    pass

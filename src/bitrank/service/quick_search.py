@@ -18,7 +18,7 @@ from bitrank.service import schemas
 from bitrank.service.asgi import FAILED, Scope, header
 from bitrank.service.batching import Answer
 from bitrank.service.collection import SearchQuery
-from bitrank.service.metrics import Metrics
+from bitrank.service.metrics import Observer
 from bitrank.service.searching import PageRequest, Plan
 from bitrank.service.security import PASSED, Guard
 from bitrank.service.service import Service
@@ -53,11 +53,11 @@ class QuickSearch:
     ----------
     service : Service
     guard : Guard
-    metrics : Metrics
+    observer : Observer
     """
 
-    def __init__(self, service: Service, guard: Guard, metrics: Metrics) -> None:
-        self._service, self._guard, self._metrics = service, guard, metrics
+    def __init__(self, service: Service, guard: Guard, observer: Observer) -> None:
+        self._service, self._guard, self._observer = service, guard, observer
         self._headers = b"content-type: application/json\r\n" + guard.header_lines
 
     def start(self, scope: Scope, body: bytes, done: Callable[[Answer], None]) -> bool:
@@ -78,7 +78,7 @@ class QuickSearch:
                 logger.error("POST /search failed", exc_info=result)
                 status, result = 500, FAILED
             done(Answer(_STATUS_LINES[status], self._headers, result))
-            self._metrics.count_request("/search", status, time.perf_counter() - start)
+            self._observer.saw(scope, "/search", status, len(result), time.perf_counter() - start)
 
         self._service.batches.submit(plan, finish)
         return True

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from bitrank.service.asgi import App, Message, Receive, Scope, Send, answer_problem
-from bitrank.service.settings import LOOPBACK
+from bitrank.service.clients import Clients
+from bitrank.service.settings import LOOPBACK, Settings
 
 logger = logging.getLogger("bitrank.service")
 
 PASSED = "bitrank.passed"  # in the scope of a request that the guard has seen
+READERS_MAY_POST = ("/search", "/search/image", "/feedback")
 MAX_BODY = 8 * 2**20
 MAX_CLIENTS = 10_000  # clients whose rate is remembered; the longest silent is forgotten first
 
@@ -27,22 +29,20 @@ class Guard:
     Parameters
     ----------
     app : ASGI application
-    token : str, optional
-        Required of every request but /healthz, as a bearer token or as the password of basic authentication. Without
-        one, only requests addressed to a loopback name are answered: a page on another host cannot reach the service
-        through a host name of its own that points here.
-    rate : float
-        Requests per second and client address, averaged over two seconds; 0 is no limit.
-    image_origins : sequence of str
-        Other hosts that the page may load images of items from.
+    settings : Settings
+        A token is required of every request but /healthz, as a bearer token or as the password of basic authentication.
+        Where there is an admin token, requests that change anything but the log of pages need that one. Without any,
+        only requests addressed to a loopback name are answered: a page on another host cannot reach the service through
+        a host name of its own that points here. The rate is counted per client address.
+    clients : Clients
     """
 
-    def __init__(
-        self, app: App, *, token: str | None, rate: float, image_origins: tuple[str, ...] = (), max_body: int = MAX_BODY
-    ) -> None:
-        self._app, self._token, self._max_body = app, token, max_body
-        self._rate = Rate(rate) if rate else None
-        pictures = " ".join(["'self'", "data:", "blob:", *image_origins])
+    def __init__(self, app: App, settings: Settings, clients: Clients, max_body: int = MAX_BODY) -> None:
+        self._app, self._clients, self._max_body = app, clients, max_body
+        self._token, self._admin_token = settings.token, settings.admin_token
+        self._is_open = self._token is None and self._admin_token is None
+        self._rate = Rate(settings.rate) if settings.rate else None
+        pictures = " ".join(["'self'", "data:", "blob:", *settings.image_origins])
         policy = (
             "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; font-src 'self'; "
             f"img-src {pictures}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -112,12 +112,17 @@ class Guard:
         """Return the status and the reason that a request is refused with; None lets it pass."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "")
-        if self._token is None and _host_name(host) not in LOOPBACK:
+        if self._is_open and _host_name(host) not in LOOPBACK:
             return 421, f"without a token this service answers requests to localhost only, not to {host!r:.80}"
-        if self._rate is not None and not self._rate.allows(scope["client"][0] if scope.get("client") else ""):
+        if self._rate is not None and not self._rate.allows(self._clients.address(scope)):
             return 429, "too many requests from this address: try again in a second"
-        if self._token is not None and scope["path"] != "/healthz" and not self._authorized(headers):
-            return 401, "a token is needed: Authorization: Bearer TOKEN, or the token as the password of any user"
+        if not self._is_open and scope["path"] != "/healthz":
+            credentials = _credentials(headers.get(b"authorization", ""))
+            is_admin, is_reader = _equal(credentials, self._admin_token), _equal(credentials, self._token)
+            if not is_admin and not is_reader:
+                return 401, "a token is needed: Authorization: Bearer TOKEN, or the token as the password of any user"
+            if not is_admin and self._admin_token is not None and _needs_admin(scope):
+                return 403, "this needs the admin token"
         # Browsers name the page a request comes from; pages of other hosts may not change anything here.
         origin = headers.get(b"origin")
         foreign = origin is not None and urlsplit(origin).netloc != host
@@ -127,18 +132,6 @@ class Guard:
         if length.isdigit() and int(length) > self._max_body:
             return 413, self._too_large()
         return None
-
-    def _authorized(self, headers: dict[bytes, str]) -> bool:
-        assert self._token is not None
-        scheme, _, credentials = headers.get(b"authorization", "").partition(" ")
-        if scheme.lower() == "basic":
-            try:
-                credentials = base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")[2]
-            except (binascii.Error, ValueError):
-                return False
-        elif scheme.lower() != "bearer":
-            return False
-        return hmac.compare_digest(credentials.encode("latin-1", "replace"), self._token.encode("latin-1", "replace"))
 
     def _too_large(self) -> str:
         return f"the body must have at most {self._max_body} bytes, got more"
@@ -172,6 +165,30 @@ class Rate:
 
 class _BodyTooLargeError(Exception):
     pass
+
+
+def _needs_admin(scope: Scope) -> bool:
+    """Tell requests that change items, profiles or versions, or import pages, from searches and feedback."""
+    return scope["method"] not in ("GET", "HEAD", "OPTIONS") and scope["path"] not in READERS_MAY_POST
+
+
+def _credentials(authorization: str) -> str | None:
+    """Read the token of a request, sent as a bearer token or as a password."""
+    scheme, _, credentials = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return credentials
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")[2]
+        except (binascii.Error, ValueError):
+            return None
+    return None
+
+
+def _equal(credentials: str | None, token: str | None) -> bool:
+    if credentials is None or token is None:
+        return False
+    return hmac.compare_digest(credentials.encode("latin-1", "replace"), token.encode("latin-1", "replace"))
 
 
 def _host_name(host: str) -> str:

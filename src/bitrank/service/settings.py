@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,12 @@ class Settings:
     page_size: int = 20
     explore: int = 4
     rate: float = 500.0
-    token: str | None = None
+    token: str | None = None  # for searches and feedback; for all where there is no admin token
+    admin_token: str | None = None  # for all
     image_origins: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-For is believed
+    sessions: bool = False  # clients are told apart by a signed cookie, not by address
+    access_log: str | None = None  # a file, or "-"
     learn_imported: bool = False
     random_state: int | None = None
 
@@ -35,20 +40,28 @@ class Settings:
             value = getattr(self, name)
             if not value >= 0:
                 raise ValueError(f"{name} must be at least 0, got {value}")
-        token = self.token
-        if token is not None and (len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable()):
-            raise ValueError(
-                f"the token must be at least {_MIN_TOKEN} printable ASCII characters; `openssl rand -hex 16` makes one"
-            )
+        for token in (self.token, self.admin_token):
+            if token is not None and (len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable()):
+                raise ValueError(
+                    f"a token must be at least {_MIN_TOKEN} printable ASCII characters; make one by "
+                    "`openssl rand -hex 16`"
+                )
+        if self.token is not None and self.token == self.admin_token:
+            raise ValueError("the admin token must differ from the other token, got the same")
+        for proxy in self.proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise ValueError(f"a proxy must be an address or a network like 10.0.0.0/8, got {proxy!r}") from None
         for origin in self.image_origins:
             scheme, _, host = origin.partition("://")
             if scheme not in ("http", "https") or not host or not all(c.isalnum() or c in ".-:*" for c in host):
                 raise ValueError(f"an image origin must be like https://images.example.org, got {origin!r}")
 
 
-def check_host(host: str, token: str | None) -> None:
+def check_host(host: str, settings: Settings) -> None:
     """Check that a service which others can reach has a token."""
-    if token is None and host not in LOOPBACK:
+    if settings.token is None and settings.admin_token is None and host not in LOOPBACK:
         raise ValueError(f"host must be one of {', '.join(LOOPBACK)} without a token, got {host}")
 
 

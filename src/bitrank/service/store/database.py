@@ -42,7 +42,7 @@ class Database:
     """
 
     def __init__(self, url: str, n_bits: int) -> None:
-        self._engine, self._write_lock = _connect(url)
+        self._engine, self._write_lock = connect(url)
         self._writer = self._engine.execution_options(writes=True)
         self.secret = b""
         try:
@@ -101,8 +101,7 @@ class Database:
                 if self._engine.dialect.name == "postgresql":
                     connection.execute(sa.text("SET LOCAL lock_timeout = 0"))
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(PREPARING)))
-                    if connection.scalar(sa.select(sa.func.to_regnamespace(SCHEMA))) is None:
-                        connection.execute(sa.schema.CreateSchema(SCHEMA))
+                    create_schema(connection)
                 migrations.prepare(connection)
                 _insert_once(connection, facts, "n_bits", n_bits)
                 for name in ("items", "versions"):
@@ -116,6 +115,14 @@ class Database:
             raise ValueError(
                 f"the database must have n_bits {n_bits}, got one with {stored_n_bits}: choose another with --data"
             )
+
+
+def create_schema(connection: sa.Connection) -> None:
+    """Create the schema of the tables in PostgreSQL, unless it is there."""
+    if connection.dialect.name != "postgresql":
+        return
+    if connection.scalar(sa.select(sa.func.to_regnamespace(SCHEMA))) is None:
+        connection.execute(sa.schema.CreateSchema(SCHEMA))
 
 
 def next_change(connection: sa.Connection, name: str) -> int:
@@ -135,7 +142,7 @@ def _insert_once(connection: sa.Connection, table: sa.Table, name: str, value: i
         connection.execute(sa.insert(table), {"name": name, "value": value})
 
 
-def _connect(url: str) -> tuple[sa.Engine, AbstractContextManager[Any]]:
+def connect(url: str) -> tuple[sa.Engine, AbstractContextManager[Any]]:
     """Create an engine, and a lock for the writers of this process; PostgreSQL needs none."""
     try:
         parsed = sa.make_url(url)

@@ -1,0 +1,102 @@
+"""Options of a command from the command line, the environment or a TOML file, in this order."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+def complete(
+    arguments: argparse.Namespace, options: list[argparse.Action], defaults: Mapping[str, Any], config: Path | None
+) -> argparse.Namespace:
+    """Fill options that the command line left open: from BITRANK_NAME, from a TOML file, or with the default.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        Options that were not given are None, or an empty list.
+    options : list of argparse actions
+    defaults : mapping
+        Default of each option; None where it is missing.
+    config : Path, optional
+        TOML file with the names of options, - or _ between words.
+
+    Examples
+    --------
+    >>> parser = argparse.ArgumentParser()
+    >>> option = parser.add_argument("--port", type=int)
+    >>> complete(parser.parse_args([]), [option], {"port": 8000}, None).port
+    8000
+    """
+    table = {} if config is None else _read(config)
+    unknown = set(table) - {option.dest for option in options}
+    if unknown:
+        raise ValueError(f"{config} must hold options of this command, got {min(unknown)!r}")
+    filled = argparse.Namespace(**vars(arguments))
+    for option in options:
+        if getattr(arguments, option.dest) not in (None, []):
+            continue
+        variable = f"BITRANK_{option.dest.upper()}"
+        if variable in os.environ:
+            value = _from_text(option, os.environ[variable], variable)
+        elif option.dest in table:
+            value = _from_toml(option, table[option.dest], f"{option.dest} of {config}")
+        else:
+            value = defaults.get(option.dest, getattr(arguments, option.dest))
+        setattr(filled, option.dest, value)
+    return filled
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} must be TOML: {error}") from None
+    return {name.replace("-", "_"): value for name, value in table.items()}
+
+
+def _is_flag(option: argparse.Action) -> bool:
+    return option.nargs == 0
+
+
+def _is_list(option: argparse.Action) -> bool:
+    return isinstance(option, argparse._AppendAction)
+
+
+def _from_text(option: argparse.Action, text: str, name: str) -> Any:
+    if _is_list(option):
+        return [_convert(option, part.strip(), name) for part in text.split(",") if part.strip()]
+    if not _is_flag(option):
+        return _convert(option, text, name)
+    if text.lower() not in _TRUE + _FALSE:
+        raise ValueError(f"{name} must be true or false, got {text!r}")
+    return text.lower() in _TRUE
+
+
+def _from_toml(option: argparse.Action, value: Any, name: str) -> Any:
+    if _is_flag(option) != isinstance(value, bool):
+        raise ValueError(f"{name} must be {'true or false' if _is_flag(option) else 'no boolean'}, got {value!r}")
+    if _is_flag(option):
+        return value
+    if _is_list(option) != isinstance(value, list):
+        raise ValueError(f"{name} must be {'a list' if _is_list(option) else 'one value'}, got {value!r:.60}")
+    if isinstance(value, list):
+        return [_convert(option, str(part), name) for part in value]
+    return _convert(option, str(value), name)
+
+
+def _convert(option: argparse.Action, text: str, name: str) -> Any:
+    convert: Any = option.type or str
+    try:
+        value = convert(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a value of {option.option_strings[0]}, got {text!r:.60}") from None
+    if option.choices is not None and value not in option.choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, option.choices))}, got {text!r:.60}")
+    return value
