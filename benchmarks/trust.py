@@ -5,7 +5,8 @@ writes one section per part to benchmarks/results/trust.json. Data: docs/data.md
 
 mixed: the ranker learns half of the classes; queries of all classes search in a collection of all, in both directions.
 The collection is named to `fit` and to `queries_for`; "alone" learns from labelled codes only. Rival: the asymmetric
-distance. Full trust sets the trust of every query to 1, of the same ranker (`own`) and of the one that learned alone.
+distance. Full trust sets the trust of every query to 1, of the same ranker (`own`) and of the one that learned alone,
+which is compared on the seeds of `--alone-seeds`.
 information: the same rows with bits alone, with reals as queries, and with features.
 MAP and P@10 are expectations over ties; a query does not find itself.
 """
@@ -77,7 +78,7 @@ def fully_trusted(ranker: QueryVectorRanker, values: np.ndarray) -> Queries:
     return ranker._vectors_for(rows, None, np.ones(len(values), np.float32))
 
 
-def one_split(name: str, seed: int, side: int) -> dict[str, float]:
+def one_split(name: str, seed: int, side: int, with_alone: bool) -> dict[str, float]:
     """Gains over the asymmetric distance when one half of the classes was learned."""
     learn, items = halves(name, seed)
     classes = np.random.default_rng(seed).permutation(np.unique(learn.y))
@@ -87,15 +88,14 @@ def one_split(name: str, seed: int, side: int) -> dict[str, float]:
     values, seen = items.values[asked], np.isin(items.y[asked], taught)
     others = np.delete(items.codes, asked, axis=0)
     ranker = QueryVectorRanker(random_state=seed).fit(learn.codes, learn.y, queries=learn.values, collection=others)
-    alone = QueryVectorRanker(random_state=seed).fit(learn.codes, learn.y, queries=learn.values)
     rival = figures(AsymmetricRanker().fit(learn.codes, learn.y).queries_for(values), items, asked)
-    rankings = {
-        "": ranker.queries_for(values, collection=items.codes),
-        "own_full_": fully_trusted(ranker, values),
-        "alone_": alone.queries_for(values, collection=items.codes),
-        "alone_full_": fully_trusted(alone, values),
-    }
-    row: dict[str, float] = {"blend": ranker.blend_, "alone_blend": alone.blend_}
+    rankings = {"": ranker.queries_for(values, collection=items.codes), "own_full_": fully_trusted(ranker, values)}
+    row: dict[str, float] = {"blend": ranker.blend_}
+    if with_alone:
+        alone = QueryVectorRanker(random_state=seed).fit(learn.codes, learn.y, queries=learn.values)
+        row["alone_blend"] = alone.blend_
+        rankings["alone_"] = alone.queries_for(values, collection=items.codes)
+        rankings["alone_full_"] = fully_trusted(alone, values)
     for label, queries in rankings.items():
         gains = figures(queries, items, asked) - rival
         for group, some in (("seen", seen), ("new", ~seen)):
@@ -107,14 +107,19 @@ def one_split(name: str, seed: int, side: int) -> dict[str, float]:
 def mixed(report: Report, options: argparse.Namespace) -> None:
     for name in options.sets:
         for side in (0, 1):
-            rows = [one_split(name, seed, side) for seed in options.seeds]
-            for seed, row in zip(options.seeds, rows, strict=True):
-                report.add(f"{name}, side {side}, seed {seed}", **row)
-            row: dict[str, Any] = {key: fmean(row[key] for row in rows) for key in rows[0]}
+            rows = []
+            for seed in options.seeds:
+                rows.append(one_split(name, seed, side, seed in options.alone_seeds))
+                report.add(f"{name}, side {side}, seed {seed}", **rows[-1])
+            with_alone = [row for row in rows if "alone_blend" in row]
+            row: dict[str, Any] = {key: fmean(row[key] for row in rows) for key in rows[-1]}
             for figure in ("map", "p10"):
                 row[f"new_{figure}"] = Figure(row[f"new_{figure}"], least=-0.01)
-            for full in ("own_full", "alone_full"):
-                row[f"kept_of_{full}"] = Figure(row["seen_map"] / row[f"{full}_seen_map"], least=0.75)
+            row["kept_of_own_full"] = Figure(row["seen_map"] / row["own_full_seen_map"], least=0.75)
+            if with_alone:
+                row |= {key: fmean(row[key] for row in with_alone) for key in with_alone[0] if key.startswith("alone")}
+                kept = fmean(row["seen_map"] for row in with_alone) / row["alone_full_seen_map"]
+                row["kept_of_alone_full"] = Figure(kept, least=0.75)
             report.add(f"{name}, side {side}", **row)
 
 
@@ -160,6 +165,7 @@ PARTS = {"mixed": mixed, "information": information}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--alone-seeds", type=int, nargs="*", default=[0], help="seeds that also learn alone")
     parser.add_argument("--sets", nargs="+", choices=_SETS, default=_SETS)
     parser.add_argument("--output", type=Path, default=RESULTS / "trust.json")
     options = parse_parts(parser, PARTS)
