@@ -12,7 +12,8 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from bitrank.checks import check_count
+from bitrank.arrays import to_rows
+from bitrank.checks import check_codes, check_count
 from bitrank.codes import pack
 from bitrank.hashing import files
 from bitrank.vocabulary import Codes
@@ -37,6 +38,9 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
 
     # Shape of each learned array: "d" is the number of features, "k" the number of bits, other letters are free.
     _learned: ClassVar[dict[str, str]] = {"mean_": "d", "components_": "dk"}
+
+    # Parameters that older files lack; they then take their defaults.
+    _newer_params: ClassVar[frozenset[str]] = frozenset()
 
     n_bits: int
     n_bits_: int
@@ -74,6 +78,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         -------
         self
         """
+        X = to_rows(X, "X")
         checked = check_array(X, ensure_min_samples=2, estimator=self, input_name="X")
         n_bits = self._check_params(checked.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -99,7 +104,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         values : float32 array of shape (n, n_bits)
         """
         check_is_fitted(self)
-        checked = validate_data(self, X, reset=False)
+        checked = validate_data(self, to_rows(X, "X"), reset=False)
         values = np.empty((len(checked), self.n_bits_), np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             for rows, block in blocks(checked, self.n_bits_):
@@ -122,6 +127,17 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         codes : uint8 array of shape (n, ceil(n_bits / 8))
         """
         return pack(self.project(X) > 0)
+
+    def check_codes(self, codes: Codes) -> None:
+        """Refuse codes that this hasher cannot have made: those of another length.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, n_bytes)
+            Codes of a collection that queries of this hasher are to search.
+        """
+        check_is_fitted(self)
+        check_codes(codes, self.n_bits_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted hasher to a file that `load_hasher` reads.

@@ -1,17 +1,31 @@
-"""Sign bits of embeddings: one bit per dimension, set where the value exceeds its training mean."""
+"""Sign bits of embeddings: one bit per dimension, set where the value exceeds its training mean, or zero."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.hashing.hasher import Floats, Hasher
+from bitrank.vocabulary import Codes
+
+# Codes of embeddings that were not centred set bits of positive means more often, and those of negative means less.
+# On two sets of text embeddings this correlation was 0.84 to 0.96 for such codes, and below 0.34 for centred ones.
+_UNCENTRED = 0.6
+_MIN_CODES = 50
+_MIN_BITS = 16
+_MIN_IMBALANCE = 0.05  # mean distance of the shares of ones from a half; below it centring hardly matters
 
 
 class SignBits(Hasher):
-    """Signs of centred embeddings, one bit per dimension.
+    """Signs of embeddings, one bit per dimension.
+
+    Parameters
+    ----------
+    threshold : {"mean", "zero"}
+        "mean" centres embeddings on the training vectors, which makes bits balanced. "zero" gives the codes that
+        providers return and `bitrank.codes.from_embeddings` makes: ``np.packbits(X > 0, axis=1)``.
 
     Attributes
     ----------
@@ -22,18 +36,47 @@ class SignBits(Hasher):
     Examples
     --------
     >>> from bitrank.codes import unpack
-    >>> unpack(SignBits().fit_transform([[0.9, 0.1, 0.2], [0.1, 0.5, 0.4]]), n_bits=3)
+    >>> X = [[0.9, 0.1, 0.2], [0.1, 0.5, 0.4]]
+    >>> unpack(SignBits().fit_transform(X), n_bits=3)
     array([[1, 0, 0],
            [0, 1, 1]], dtype=uint8)
+    >>> unpack(SignBits(threshold="zero").fit_transform(X), n_bits=3)
+    array([[1, 1, 1],
+           [1, 1, 1]], dtype=uint8)
     """
 
     _learned: ClassVar[dict[str, str]] = {"mean_": "d"}
+    _newer_params: ClassVar[frozenset[str]] = frozenset({"threshold"})
+
+    def __init__(self, threshold: Literal["mean", "zero"] = "mean") -> None:
+        self.threshold = threshold
 
     def _check_params(self, n_features: int) -> int:
+        if self.threshold not in ("mean", "zero"):
+            raise ValueError(f'threshold must be "mean" or "zero", got {self.threshold!r}')
         return n_features
 
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         return {"mean_": X.mean(axis=0, dtype=np.float64)}
 
     def _project(self, rows: Floats) -> Floats:
-        return rows - self.mean_
+        return rows if self.threshold == "zero" else rows - self.mean_
+
+    def check_codes(self, codes: Codes) -> None:
+        """Refuse codes of another length, and codes of embeddings that were not centred as this hasher centres.
+
+        Codes must be many for the second: fewer than 50 are not judged.
+        """
+        super().check_codes(codes)
+        if self.threshold == "zero" or len(codes) < _MIN_CODES or self.n_bits_ < _MIN_BITS or not np.ptp(self.mean_):
+            return
+        shares = np.unpackbits(codes, axis=1, count=self.n_bits_).mean(axis=0) - 0.5
+        if np.abs(shares).mean() < _MIN_IMBALANCE or not np.ptp(shares):
+            return
+        correlation = np.corrcoef(shares, self.mean_)[0, 1]
+        if correlation > _UNCENTRED:
+            raise ValueError(
+                f"codes must be those of this hasher, which centres embeddings, got codes that look like signs of "
+                f"embeddings that were not centred (shares of ones and means correlate by {correlation:.2f}): "
+                f'use SignBits(threshold="zero"), or encode the collection with this hasher'
+            )

@@ -23,7 +23,6 @@ from bitrank.feedback.exploration import SAMPLE_SIZE
 from bitrank.index import Index
 from bitrank.lazy import import_extra
 from bitrank.service import images
-from bitrank.vocabulary import Codes
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
@@ -88,19 +87,13 @@ def from_files(
         fitted = _load_hasher(hasher)
         if fitted.n_bits_ != loaded.n_bits:
             raise ValueError(f"the hasher must give {loaded.n_bits} bits as the index has, got {fitted.n_bits_}")
-        fitted.check_codes(_sample(loaded))
+        fitted.check_codes(loaded.sample(SAMPLE_SIZE))
         source.make_hasher = lambda: fitted
         if image_features is not None:
             source.vectorizer = _check_length(images.vectorizer(image_features), fitted.n_features_in_)
     elif image_features is not None:
         raise ValueError("image features need a hasher to make codes of them")
     return source
-
-
-def _sample(index: Index) -> Codes:
-    """Codes to judge a hasher by."""
-    ids = index.ids
-    return index.codes(np.sort(np.random.default_rng(0).choice(ids, min(len(ids), SAMPLE_SIZE), replace=False)))
 
 
 def _load_hasher(path: Path) -> Hasher:
