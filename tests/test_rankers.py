@@ -64,7 +64,7 @@ def test_every_ranker_is_public_and_documented(name):
     assert issubclass(cls, Ranker)
     assert cls.__name__ == name
     assert ">>>" in inspect.getdoc(cls)
-    assert cls.learns_from <= {"labels", "pairs", "constraints", "features"}
+    assert cls.learns_from <= {"labels", "pairs", "constraints", "vectors", "features"}
 
 
 @every_ranker
@@ -168,6 +168,18 @@ def test_pairs_are_learned_from_or_refused(name):
     else:
         with pytest.raises(ValueError, match=f"{name} cannot learn from pairs; .*QueryVectorRanker.* can"):
             ranker.fit_pairs(CODES, pairs, queries=VALUES[:40])
+        assert not hasattr(ranker, "n_bits_")
+
+
+@every_ranker
+def test_vectors_are_learned_from_or_refused(name):
+    ranker = make(name)
+    if "vectors" in ranker.learns_from:
+        assert ranker.fit_vectors(CODES, VALUES, queries=VALUES).n_bits_ == N_BITS
+        assert ranker.queries_for(VALUES[:4]).weights.shape == (4, N_BITS)
+    else:
+        with pytest.raises(ValueError, match=f"{name} cannot learn from vectors; QueryVectorRanker can"):
+            ranker.fit_vectors(CODES, VALUES)
         assert not hasattr(ranker, "n_bits_")
 
 

@@ -57,6 +57,17 @@ class PairEvidence(NamedTuple):
     n_bits: int
 
 
+class VectorEvidence(NamedTuple):
+    """Codes with the vectors they were made from, and queries with theirs; `itself`: queries are the items."""
+
+    codes: Codes
+    vectors: Matrix
+    queries: QueryRows
+    query_vectors: Matrix
+    itself: bool
+    n_bits: int
+
+
 def check_query_rows(queries: Any, n_bits: int, name: str = "queries") -> QueryRows:
     """Check queries: packed codes, or reals of one column per bit, whose signs are a code.
 
@@ -72,13 +83,15 @@ def check_query_rows(queries: Any, n_bits: int, name: str = "queries") -> QueryR
     return QueryRows(np.packbits(array > 0, axis=1), magnitudes)
 
 
-def check_features(features: Any, n: int, n_features: int | None = None) -> Matrix:
-    """Check features: finite numbers, one row per query."""
-    array = as_float32(features, "features")
+def check_features(
+    features: Any, n: int, n_features: int | None = None, *, name: str = "features", row: str = "query"
+) -> Matrix:
+    """Check features, or vectors: finite numbers, one row per query or per code."""
+    array = as_float32(features, name)
     if array.ndim != 2 or len(array) != n or n_features not in (None, array.shape[1]):
         wanted = "n_features" if n_features is None else n_features
-        raise ValueError(f"features must have shape ({n}, {wanted}), one row per query, got {array.shape}")
-    check_finite(array, "features")
+        raise ValueError(f"{name} must have shape ({n}, {wanted}), one row per {row}, got {array.shape}")
+    check_finite(array, name)
     return array
 
 
@@ -106,6 +119,25 @@ def check_pair_evidence(codes: Any, pairs: Any, queries: Any, features: Any, n_b
     query_rows = check_query_rows(queries, n_bits)
     matrix = None if features is None else check_features(features, len(query_rows.codes))
     return PairEvidence(codes, check_pairs(pairs, len(codes), len(query_rows.codes)), query_rows, matrix, n_bits)
+
+
+def check_vector_evidence(
+    codes: Any, vectors: Any, queries: Any, query_vectors: Any, n_bits: int | None
+) -> VectorEvidence:
+    """Check codes with their vectors, and queries with theirs (the items by default)."""
+    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
+    matrix = check_features(vectors, len(codes), name="vectors", row="code")
+    query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
+    if query_vectors is not None:
+        if queries is None:
+            raise ValueError("query_vectors must come with queries, got vectors alone")
+        query_matrix = check_features(query_vectors, len(query_rows.codes), matrix.shape[1], name="query_vectors")
+        return VectorEvidence(codes, matrix, query_rows, query_matrix, False, n_bits)
+    if len(query_rows.codes) != len(codes):
+        raise ValueError(
+            f"queries without query_vectors must be the {len(codes)} items themselves, got {len(query_rows.codes)} rows"
+        )
+    return VectorEvidence(codes, matrix, query_rows, matrix, True, n_bits)
 
 
 def pairs_of_constraints(evidence: ConstraintEvidence) -> PairEvidence:

@@ -6,7 +6,7 @@ No ranker ranks worse than the plain distance as far as held-out data can tell.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,18 @@ class Choice(NamedTuple):
     params: dict[str, Any] | None
     blend: float
     report: list[dict[str, Any]]
+
+
+class Learner(Protocol):
+    """How a ranker learns from one body of evidence: candidates from a part of it, the winner from all of it."""
+
+    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+        """Learn every candidate from some rows: its parameters, and the factor that it gives to a query's bits."""
+        ...
+
+    def learn(self, choice: Choice) -> dict[str, Any]:
+        """Learn the chosen candidate from all rows, and return the learned attributes by name."""
+        ...
 
 
 def blend(factor: npt.NDArray[Any], amount: float) -> Floats:

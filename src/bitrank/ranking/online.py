@@ -19,7 +19,7 @@ from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, 
 from bitrank.ranking.held_out import Validation, some_rows
 from bitrank.ranking.near import Factor
 from bitrank.ranking.objective import Array, Constraints, Objective, best_scale
-from bitrank.ranking.ranker import GatedRanker, Learner, scaled
+from bitrank.ranking.ranker import GatedRanker, scaled
 from bitrank.ranking.ranking_svm import constants
 from bitrank.ranking.sampling import SAMPLINGS, constraints_of, draw_samplings
 from bitrank.ranking.solvers import egd, exact
@@ -193,10 +193,10 @@ class OnlineRankingSVM(GatedRanker):
             self._set(self._given_start(self._known_n_bits(shown)))
         return self
 
-    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> Learner:
+    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:
         return _LabelStream(self, evidence, random)
 
-    def _constraint_learner(self, evidence: ConstraintEvidence) -> Learner:
+    def _constraint_learner(self, evidence: ConstraintEvidence) -> gate.Learner:
         return _ConstraintStream(self, evidence)
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:

@@ -15,6 +15,8 @@ from bitrank.ranking.ranker import GatedRanker
 from bitrank.ranking.trust import MOST_ROWS, sample_collection, trust_in_classes, trust_in_queries
 from bitrank.vocabulary import Codes, Queries, Weights
 
+_EVIDENCE = ("labels", "pairs", "vectors")
+
 
 class PerQueryRanker(GatedRanker):
     """A ranker that treats every query by itself, and trusts what it learned as far as the query is like it.
@@ -23,7 +25,7 @@ class PerQueryRanker(GatedRanker):
     Where it learned beside a collection, it keeps a sample of that too, for queries whose collection is not named.
     """
 
-    learned_from_: str  # "labels" or "pairs"
+    learned_from_: str  # one of _EVIDENCE
     sample_: Codes
     collection_: Codes  # without rows where it learned without a collection
 
@@ -45,8 +47,8 @@ class PerQueryRanker(GatedRanker):
         codes = sample_collection(collection, self.n_bits_)
         if codes is None and beside:
             codes = self.collection_
-        if self.blend_ == 0:
-            trust = np.ones(len(queries.codes), np.float32)  # the query itself is all there is
+        if self.blend_ == 0 or self.learned_from_ == "vectors":
+            trust = np.ones(len(queries.codes), np.float32)  # nothing was learned of some queries alone
         elif self.learned_from_ == "pairs":
             trust = trust_in_queries(queries.codes, self.sample_)
         else:
@@ -68,8 +70,8 @@ class PerQueryRanker(GatedRanker):
         ranker = super()._from_archive(archive)
         for name, codes in samples.items():
             setattr(ranker, name, check_codes(codes, ranker.n_bits_, name=name))
-        if ranker.learned_from_ not in ("labels", "pairs"):
-            raise ValueError(f'expected learned_from_ "labels" or "pairs", got {ranker.learned_from_!r:.80}')
+        if ranker.learned_from_ not in _EVIDENCE:
+            raise ValueError(f"expected learned_from_ among {_EVIDENCE}, got {ranker.learned_from_!r:.80}")
         return ranker
 
     def _seeds(self) -> tuple[int, np.random.Generator]:

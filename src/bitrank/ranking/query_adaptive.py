@@ -16,7 +16,7 @@ from bitrank.ranking.held_out import Validation
 from bitrank.ranking.listwise import Adam, class_numbers, descend
 from bitrank.ranking.near import Factor, mean_one
 from bitrank.ranking.per_query import PerQueryRanker
-from bitrank.ranking.ranker import Learner, scaled
+from bitrank.ranking.ranker import scaled
 from bitrank.vocabulary import Queries, Rows, Weights
 
 _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
@@ -90,10 +90,10 @@ class QueryAdaptiveRanker(PerQueryRanker):
         self.validation = validation
         self.random_state = random_state
 
-    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> Learner:
+    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:
         return _LabelLearner(self, evidence, random)
 
-    def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> Learner:
+    def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> gate.Learner:
         return _PairLearner(self, evidence, random)
 
     def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:

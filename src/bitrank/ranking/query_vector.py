@@ -16,7 +16,14 @@ from bitrank.archives import Archive
 from bitrank.codes import signs, split_vectors
 from bitrank.ranking import gate, pair_gate
 from bitrank.ranking.batches import Batch, LabelBatches, PairBatches
-from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows, check_label_evidence
+from bitrank.ranking.evidence import (
+    LabelEvidence,
+    Matrix,
+    PairEvidence,
+    QueryRows,
+    VectorEvidence,
+    check_label_evidence,
+)
 from bitrank.ranking.held_out import Validation
 from bitrank.ranking.inputs import Inputs, take
 from bitrank.ranking.listwise import class_numbers
@@ -92,7 +99,7 @@ class QueryVectorRanker(PerQueryRanker):
     ((3, 1), True)
     """
 
-    learns_from = frozenset({"labels", "pairs", "features"})
+    learns_from = frozenset({"labels", "pairs", "vectors", "features"})
     _facts = ("learned_from_", "n_features_")
 
     bits_part_: Part
@@ -169,6 +176,12 @@ class QueryVectorRanker(PerQueryRanker):
             return pair_gate.choose(some, candidates, scale_magnitudes=False, blends=gate.BLENDS, random=random)
 
         self._fit_parts(learner, choose, evidence)
+
+    def _fit_vectors(self, evidence: VectorEvidence) -> None:
+        from bitrank.ranking.decoder import learn_decoder  # imports this module
+
+        for name, value in learn_decoder(evidence, self._seeds()[1]).items():
+            setattr(self, name, value)
 
     def _fit_parts(self, learner: _Learner, choose: Any, evidence: Any) -> None:
         """Choose and learn the part for bare codes, and the part for queries as they were given."""

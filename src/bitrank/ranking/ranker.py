@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bitrank.archives import Archive, check_shapes, write_archive
+from bitrank.archives import Archive, write_archive
 from bitrank.codes import distances
 from bitrank.metrics import average_precision
 from bitrank.ranking import gate, pair_gate
@@ -23,17 +23,19 @@ from bitrank.ranking.evidence import (
     Matrix,
     PairEvidence,
     QueryRows,
+    VectorEvidence,
     check_constraint_evidence,
     check_features,
     check_label_evidence,
     check_pair_evidence,
     check_query_rows,
+    check_vector_evidence,
     pairs_of_constraints,
 )
-from bitrank.ranking.gate import Choice
+from bitrank.ranking.gate import Choice, Learner
 from bitrank.ranking.held_out import Validation
 from bitrank.ranking.near import Factor
-from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, ranker_class
+from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, check_archive, ranker_class
 from bitrank.ranking.threads import one_blas_thread
 from bitrank.vocabulary import Codes, Queries, Rows
 
@@ -140,6 +142,27 @@ class Ranker(BaseEstimator, ABC):
         self._fit_constraints(evidence)
         return self
 
+    def fit_vectors(
+        self,
+        codes: Codes,
+        vectors: npt.ArrayLike,
+        *,
+        queries: npt.ArrayLike | None = None,
+        query_vectors: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Learn without labels: rank codes as the vectors they were made from.
+
+        Parameters
+        ----------
+        codes, vectors : packed codes, and float array of shape (n, n_dimensions)
+        queries, query_vectors : the same for queries as they will come; queries may be float, one column per bit
+            By default the items themselves; queries alone are the items in another form.
+        """
+        evidence = check_vector_evidence(codes, vectors, queries, query_vectors, self._n_bits())
+        self._check_learns_from("vectors", "vectors")
+        self._fit_vectors(evidence)
+        return self
+
     def queries_for(
         self, queries: npt.ArrayLike, *, features: npt.ArrayLike | None = None, collection: Any = None
     ) -> Queries:
@@ -210,21 +233,9 @@ class Ranker(BaseEstimator, ABC):
         """Rebuild a fitted ranker, or raise a ValueError that says what is wrong with the archive."""
         if archive.params.keys() != cls().get_params(deep=False).keys():
             raise ValueError(f"expected the parameters of {cls.__name__}, got {sorted(archive.params)}")
-        facts, names = archive.facts, {"n_bits_", "blend_", "report_", *cls._facts}
-        if facts.keys() != names:
-            raise ValueError(f"expected the facts {sorted(names)}, got {sorted(facts)}")
-        n_bits, share = facts["n_bits_"], facts["blend_"]
-        if not isinstance(n_bits, int) or n_bits < 1:
-            raise ValueError(f"expected n_bits_ of at least 1, got {n_bits!r}")
-        if not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise ValueError(f"expected blend_ from 0 to 1, got {share!r}")
-        if archive.arrays.keys() != cls._arrays.keys():
-            raise ValueError(f"expected the arrays {sorted(cls._arrays)}, got {sorted(archive.arrays)}")
-        check_shapes(archive.arrays, cls._arrays, {"b": n_bits})
-        if (archive.arrays.get("weights_", np.zeros(1)) < 0).any():
-            raise ValueError("expected weights_ that are not negative, got others")
+        check_archive(archive, {"n_bits_", "blend_", "report_", *cls._facts}, cls._arrays)
         ranker = cls(**archive.params)
-        for name, value in (*facts.items(), *archive.arrays.items()):
+        for name, value in (*archive.facts.items(), *archive.arrays.items()):
             setattr(ranker, name, value)
         ranker._loaded()
         return ranker
@@ -256,6 +267,9 @@ class Ranker(BaseEstimator, ABC):
         """Learn from judged pairs."""
         raise NotImplementedError
 
+    def _fit_vectors(self, evidence: VectorEvidence) -> None:
+        raise NotImplementedError
+
     @abstractmethod
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         """Answer for checked queries."""
@@ -264,20 +278,7 @@ class Ranker(BaseEstimator, ABC):
 def scaled(queries: QueryRows, weights: npt.NDArray[Any]) -> Queries:
     """Weights per bit or per query as `Queries`, times the magnitudes of queries that are reals."""
     rows = weights if queries.magnitudes is None else weights * queries.magnitudes
-    shape = (len(queries.codes), weights.shape[-1])
-    return Queries(queries.codes, np.broadcast_to(rows, shape).astype(np.float32))
-
-
-class Learner(Protocol):
-    """How a ranker learns from one body of evidence: candidates from a part of it, the winner from all of it."""
-
-    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        """Learn every candidate from some rows: its parameters, and the factor that it gives to a query's bits."""
-        ...
-
-    def learn(self, choice: Choice) -> dict[str, Any]:
-        """Learn the chosen candidate from all rows, and return the learned attributes by name."""
-        ...
+    return Queries(queries.codes, np.broadcast_to(rows, (len(queries.codes), weights.shape[-1])).astype(np.float32))
 
 
 class GatedRanker(Ranker):

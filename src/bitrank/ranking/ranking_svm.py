@@ -13,7 +13,7 @@ from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, 
 from bitrank.ranking.held_out import Validation, some_rows
 from bitrank.ranking.near import Factor
 from bitrank.ranking.objective import Constraints, Objective, best_scale
-from bitrank.ranking.ranker import GatedRanker, Learner, scaled
+from bitrank.ranking.ranker import GatedRanker, scaled
 from bitrank.ranking.sampling import NEGATIVES, SAMPLINGS, constraints_of, draw_constraints, draw_triplets
 from bitrank.ranking.solvers import SOLVERS, Solution
 from bitrank.vocabulary import Queries, Rows, Weights
@@ -107,7 +107,7 @@ class RankingSVM(GatedRanker):
         self.validation = validation
         self.random_state = random_state
 
-    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> Learner:
+    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:
         samplings = [way for way in SAMPLINGS if self.strategy in ("auto", way["strategy"])]
         if not samplings:
             raise ValueError(f'strategy must be "auto", "uniform" or "near", got {self.strategy!r}')
@@ -115,10 +115,10 @@ class RankingSVM(GatedRanker):
             samplings = samplings[-1:] if self.strategy == "auto" else samplings[:1]
         return _LabelLearner(self, evidence, samplings, random)
 
-    def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> Learner:
+    def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> gate.Learner:
         return _PairLearner(self, evidence, random)
 
-    def _constraint_learner(self, evidence: ConstraintEvidence) -> Learner:
+    def _constraint_learner(self, evidence: ConstraintEvidence) -> gate.Learner:
         return _ConstraintLearner(self, evidence)
 
     def _fixed_choice(self) -> dict[str, Any] | None:

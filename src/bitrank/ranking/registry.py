@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bitrank.archives import read_archive
+from bitrank.archives import Archive, check_shapes, read_archive
 
 if TYPE_CHECKING:
     from bitrank.ranking.ranker import Ranker
@@ -41,6 +42,22 @@ def ranker_class(name: str) -> type[Ranker]:
         raise ValueError(f"a ranker must be one of {', '.join(RANKERS)}, got {name!r}")
     found: type[Ranker] = getattr(import_module(f"bitrank.ranking.{RANKERS[name]}"), name)
     return found
+
+
+def check_archive(archive: Archive, facts: Collection[str], arrays: dict[str, str]) -> None:
+    """Check the facts and arrays of a ranker's file; raise a ValueError that says what is wrong with them."""
+    if archive.facts.keys() != set(facts):
+        raise ValueError(f"expected the facts {sorted(facts)}, got {sorted(archive.facts)}")
+    n_bits, share = archive.facts["n_bits_"], archive.facts["blend_"]
+    if not isinstance(n_bits, int) or n_bits < 1:
+        raise ValueError(f"expected n_bits_ of at least 1, got {n_bits!r}")
+    if not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ValueError(f"expected blend_ from 0 to 1, got {share!r}")
+    if archive.arrays.keys() != arrays.keys():
+        raise ValueError(f"expected the arrays {sorted(arrays)}, got {sorted(archive.arrays)}")
+    check_shapes(archive.arrays, arrays, {"b": n_bits})
+    if "weights_" in arrays and (archive.arrays["weights_"] < 0).any():
+        raise ValueError("expected weights_ that are not negative, got others")
 
 
 def load_ranker(path: str | os.PathLike[str]) -> Ranker:

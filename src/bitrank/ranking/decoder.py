@@ -1,0 +1,193 @@
+"""A decoder of codes, learned without labels from the vectors that the codes were made from.
+
+With a decoder x ≈ W s + c of an item's vector by its ±1 bits, and ‖x‖² ≈ v·s + c' likewise, the float ranking for a
+query z is that of ⟨z, x⟩ − ‖x‖²/2 ≈ ⟨Wᵀz − v/2, s⟩ plus a constant: Wᵀz − v/2 is the vector to search for. A linear map
+gives it from the query as it comes. The gate judges by the nearest vectors of held-out queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bitrank.codes import signs
+from bitrank.ranking import pair_gate
+from bitrank.ranking.evidence import Matrix, PairEvidence, QueryRows, VectorEvidence
+from bitrank.ranking.gate import BLENDS, Choice
+from bitrank.ranking.inputs import Inputs
+from bitrank.ranking.near import Factor, Floats, blocks
+from bitrank.ranking.network import Network
+from bitrank.ranking.query_vector import Part
+from bitrank.ranking.threads import one_blas_thread
+from bitrank.vocabulary import Rows, Weights
+
+_MOST_ITEMS, _MOST_QUERIES, _JUDGED_QUERIES = 50_000, 10_000, 1200
+_NEAREST = 10  # vectors that are relevant to a query
+_BLOCK = 2048  # rows of ±1 at a time
+# Ridge penalties, as shares of the mean variance of an input: of the decoder, and of what a full map adds to a diagonal
+# one (None: nothing).
+_DECODER_RIDGE = 0.003
+_FORMS: tuple[float | None, ...] = (None, 1.0, 0.1)
+
+
+@one_blas_thread
+def learn_decoder(evidence: VectorEvidence, random: np.random.Generator) -> dict[str, Any]:
+    """Learn the attributes of a `QueryVectorRanker` from vectors: one part for bare codes, one for reals."""
+    learner = _Decoder(_some(evidence, random), random)
+    bits_part, choice = learner.part(["bits"])
+    full_part = bits_part
+    if evidence.queries.magnitudes is not None:
+        full_part, choice = learner.part(["bits", "reals"])
+    nothing = evidence.codes[:0]
+    return {
+        "bits_part_": bits_part,
+        "full_part_": full_part,
+        "n_bits_": evidence.n_bits,
+        "blend_": choice.blend,
+        "report_": choice.report,
+        "n_features_": 0,
+        "learned_from_": "vectors",
+        "sample_": nothing,
+        "collection_": nothing,
+    }
+
+
+def _some(evidence: VectorEvidence, random: np.random.Generator) -> VectorEvidence:
+    """At most 50 000 items and 10 000 queries: a linear map needs no more."""
+    items = np.sort(random.permutation(len(evidence.codes))[:_MOST_ITEMS])
+    queries = items
+    if not evidence.itself:
+        queries = np.sort(random.permutation(len(evidence.query_vectors))[:_MOST_QUERIES])
+    return evidence._replace(
+        codes=evidence.codes[items],
+        vectors=evidence.vectors[items],
+        queries=evidence.queries.take(queries),
+        query_vectors=evidence.query_vectors[queries],
+    )
+
+
+class _Decoder:
+    """Linear maps from queries to the vectors to search for, in several forms, for bits and for reals."""
+
+    def __init__(self, evidence: VectorEvidence, random: np.random.Generator) -> None:
+        self.evidence, self.seed = evidence, int(random.integers(2**31))
+        self.inputs = {kind: Inputs.learn(kind == "reals", None, random) for kind in ("bits", "reals")}
+        judges = random.permutation(len(evidence.query_vectors))[:_JUDGED_QUERIES]
+        self.pairs = nearest_vectors(evidence, np.sort(judges))
+        self.decoders: dict[bytes, Floats] = {}
+
+    def part(self, kinds: list[str]) -> tuple[Part, Choice]:
+        """Choose among these kinds of inputs and all forms, then learn from all rows."""
+        evidence = self.evidence
+        queries = evidence.queries if "reals" in kinds else QueryRows(evidence.queries.codes, None)
+        judged = PairEvidence(evidence.codes, self.pairs, queries, None, evidence.n_bits)
+
+        def candidates(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+            items, numbers = self._without_hidden(rows)
+            for kind in kinds:
+                for form in _FORMS:
+                    yield {"inputs": kind, "ridge": form}, self._factor(kind, self._learn(kind, form, items, numbers))
+
+        choice = pair_gate.choose(
+            judged,
+            candidates,
+            scale_magnitudes=False,
+            itself=evidence.itself,
+            blends=BLENDS,
+            random=np.random.default_rng(self.seed),
+        )
+        params = choice.params or {"inputs": kinds[0], "ridge": None}
+        everything = np.arange(len(evidence.codes)), np.arange(len(evidence.query_vectors))
+        network = self._learn(params["inputs"], params["ridge"], *everything)
+        return Part(self.inputs[params["inputs"]], network, choice.blend), choice
+
+    def _without_hidden(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Items and queries to learn from: all but those that the gate hides or holds out."""
+        evidence, known = self.evidence, self.pairs[rows]
+        hidden = [np.setdiff1d(self.pairs[:, side], known[:, side]) for side in (1, 0)]
+        if evidence.itself:
+            hidden = [np.union1d(*hidden)] * 2
+        items, queries = (
+            np.setdiff1d(np.arange(n), some)
+            for n, some in zip((len(evidence.codes), len(evidence.query_vectors)), hidden, strict=True)
+        )
+        return items, queries
+
+    def _learn(self, kind: str, form: float | None, items: Rows, numbers: Rows) -> Network:
+        evidence, n_bits = self.evidence, self.evidence.n_bits
+        numbers = numbers[:: 1 + len(numbers) // (_MOST_QUERIES + 1)]
+        decoder = self._decoder(items)
+        queries, vectors = evidence.queries.take(numbers), evidence.query_vectors[numbers]
+        sizes = np.abs(vectors).mean(axis=1) if queries.magnitudes is None else queries.magnitudes.mean(axis=1)
+        targets = (vectors @ decoder[:, :-1].T - decoder[:, -1] / 2) / np.maximum(sizes, 1e-12)[:, None]
+        return _linear(self.inputs[kind].query(queries, n_bits).astype(np.float64), targets, form)
+
+    def _decoder(self, items: Rows) -> Floats:
+        """[W, v], learned from some items and remembered."""
+        key = items.tobytes()
+        if key not in self.decoders:
+            self.decoders[key] = _least_squares(self.evidence, items)
+        return self.decoders[key]
+
+    def _factor(self, kind: str, network: Network) -> Factor:
+        def factor(numbers: Rows) -> Weights:
+            queries, n_bits = self.evidence.queries.take(numbers), self.evidence.n_bits
+            return signs(queries.codes, n_bits) * network(self.inputs[kind](queries, None, n_bits))
+
+        return factor
+
+
+def nearest_vectors(evidence: VectorEvidence, numbers: Rows) -> Rows:
+    """Pairs (query, item, 1) of queries with the ten nearest vectors by Euclidean distance, itself excluded."""
+    squares = np.einsum("id,id->i", evidence.vectors, evidence.vectors)
+    n_near, pairs = min(_NEAREST, len(evidence.vectors) - 1 - evidence.itself), []
+    if n_near < 1:
+        raise ValueError(f"codes must be at least three, to hold some out, got {len(evidence.codes)}")
+    for block in blocks(len(numbers), 256):
+        part = numbers[block]
+        far = squares - 2 * (evidence.query_vectors[part] @ evidence.vectors.T)
+        if evidence.itself:
+            far[np.arange(len(part)), part] = np.inf
+        near = np.argpartition(far, n_near - 1, axis=1)[:, :n_near]
+        pairs.append(np.column_stack([np.repeat(part, n_near), near.ravel(), np.ones(near.size, np.int64)]))
+    found = np.concatenate(pairs)
+    return np.asarray(found[np.lexsort((found[:, 1], found[:, 0]))], np.int64)
+
+
+def _least_squares(evidence: VectorEvidence, items: Rows) -> Floats:
+    """Decode vectors, and their squared lengths, from ±1 bits: one row per bit."""
+    n_bits, width = evidence.n_bits, evidence.vectors.shape[1] + 1
+    squares, products = np.zeros((n_bits, n_bits)), np.zeros((n_bits, width))
+    bit_sums, value_sums = np.zeros(n_bits), np.zeros(width)
+    for block in blocks(len(items), _BLOCK):
+        bits, vectors = signs(evidence.codes[items[block]], n_bits), evidence.vectors[items[block]]
+        values = np.column_stack([vectors, np.einsum("id,id->i", vectors, vectors)])
+        squares += bits.T @ bits
+        products += bits.T @ values
+        bit_sums += bits.sum(axis=0)
+        value_sums += values.sum(axis=0, dtype=np.float64)
+    squares -= np.outer(bit_sums, bit_sums) / len(items)
+    products -= np.outer(bit_sums, value_sums) / len(items)
+    solution = np.linalg.solve(squares + _DECODER_RIDGE * len(items) * np.eye(n_bits), products)
+    return np.asarray(solution, np.float64)
+
+
+def _linear(inputs: Floats, targets: Floats, form: float | None) -> Network:
+    """A slope and a shift per bit, and with a ridge penalty a full map on top."""
+    n, n_bits = inputs.shape
+    center, goal = inputs.mean(axis=0), targets.mean(axis=0)
+    inputs, targets = inputs - center, targets - goal
+    spread = np.square(inputs).mean(axis=0)
+    slopes = np.maximum((inputs * targets).mean(axis=0) / np.maximum(spread, 1e-12), 0)
+    inner, outer = np.zeros((0, n_bits + 1), np.float32), np.zeros((n_bits, 0), np.float32)
+    if form is None:
+        return Network(slopes.astype(np.float32), (goal - slopes * center).astype(np.float32), inner, outer)
+    rest = targets - inputs * slopes
+    penalty = max(form * float(spread.mean()), 1e-12)
+    full = np.linalg.solve(inputs.T @ inputs / n + penalty * np.eye(n_bits), inputs.T @ rest / n).T
+    full[np.diag_indices(n_bits)] += slopes
+    direct: Matrix = np.zeros((n_bits, n_bits + 1), np.float32)
+    direct[:, :-1] = full
+    return Network(direct, (goal - full @ center).astype(np.float32), inner, outer)
