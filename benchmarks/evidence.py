@@ -1,7 +1,8 @@
-"""Learning from relevance judgements and constraints on NFCorpus, each figure beside its bar.
+"""Learning from relevance judgements, constraints, streams and vectors on NFCorpus, each figure beside its bar.
 
-`python benchmarks/evidence.py [pairs] [documents] [rivals] [weights] [constraints]` runs these parts, or all, and
-writes one section per part to benchmarks/results/evidence.json. Data: docs/data.md, in BITRANK_DATA or --data.
+`python benchmarks/evidence.py [pairs] [documents] [rivals] [weights] [constraints] [streams] [vectors]` runs these
+parts, or all, and writes one section per part to benchmarks/results/evidence.json. Data: docs/data.md, in BITRANK_DATA
+or --data.
 
 nDCG@10 with gains 2^grade − 1, on the test queries, in expectation over ties. Everything is learned from the training
 queries with default settings; figures are means over seeds. "float" queries are values before the sign, whose rival is
@@ -23,6 +24,7 @@ from bitrank.codes import distances
 
 KINDS = ("float", "bare")
 LEAST_FLOAT, LEAST_BARE_GAIN, MOST_LOSS, MOST_NEW_LOSS, LEAST_SHARE = 0.30, 0.02, 0.005, 0.01, 0.6
+HOLD_OUT = 0.2  # share of the queries of a stream
 N_NEGATIVES = {"random": 50, "hard": 20}  # per query
 
 
@@ -115,6 +117,62 @@ def constraints(report: Report, data: NFCorpus, seeds: range) -> None:
                 )
 
 
+def streams(report: Report, data: NFCorpus, seeds: range) -> None:
+    """Learn from a stream of triplets, the triplets of one query per update, with and without a gate."""
+    for kind in KINDS:
+        rival = data.ndcg(data.plain(kind))
+        for negatives in N_NEGATIVES:
+            figures: dict[float, list[float]] = {0.0: [], HOLD_OUT: []}
+            blends = []
+            for seed in seeds:
+                triplets = draw_triplets(data, negatives, seed)
+                parts = np.split(triplets, np.flatnonzero(np.diff(triplets[:, 0])) + 1)
+                for share, values in figures.items():
+                    ranker = OnlineRankingSVM(n_bits=data.values.shape[1], hold_out=share)
+                    for part in parts:
+                        ranker.partial_fit(data.codes, part, queries=data.queries(kind))
+                    values.append(data.ndcg(answer(ranker, data, kind)))
+                blends.append(ranker.blend_)
+            report.add(
+                f"partial_fit, {negatives} negatives, {kind} queries",
+                ndcg10=Figure(fmean(figures[HOLD_OUT]), least=rival - MOST_LOSS),
+                rival=rival,
+                least_of_seeds=min(figures[HOLD_OUT]),
+                without_gate=fmean(figures[0.0]),
+                blend=fmean(blends),
+                seeds=len(seeds),
+            )
+
+
+def vectors(report: Report, data: NFCorpus, seeds: range) -> None:
+    """Learn from the vectors of documents and training queries, without judgements; from documents alone beside it."""
+    train = data.rows("train")
+    for kind in KINDS:
+        rival = data.ndcg(data.plain(kind))
+        rows: dict[str, list[float]] = {"ndcg10": [], "blend": [], "documents_alone": []}
+        for seed in seeds:
+            ranker = QueryVectorRanker(n_bits=data.values.shape[1], random_state=seed)
+            ranker.fit_vectors(
+                data.codes, data.documents, queries=data.queries(kind)[train], query_vectors=data.query_vectors[train]
+            )
+            rows["ndcg10"].append(data.ndcg(answer(ranker, data, kind)))
+            rows["blend"].append(ranker.blend_)
+            values = data.document_values if kind == "float" else data.codes
+            ranker.fit_vectors(data.codes, data.documents, queries=values)
+            rows["documents_alone"].append(data.ndcg(answer(ranker, data, kind)))
+        mean = {name: fmean(values) for name, values in rows.items()}
+        report.add(
+            f"fit_vectors, {kind} queries",
+            ndcg10=Figure(mean["ndcg10"], least=rival - MOST_LOSS),
+            rival=rival,
+            gain=mean["ndcg10"] - rival,
+            least_of_seeds=min(rows["ndcg10"]),
+            documents_alone=Figure(mean["documents_alone"], least=rival - MOST_LOSS),
+            blend=mean["blend"],
+            seeds=len(seeds),
+        )
+
+
 def draw_triplets(data: NFCorpus, negatives: str, seed: int) -> np.ndarray:
     """Draw (query, other document, relevant document): random others, or the nearest that are not judged relevant."""
     draws, n = Draws(data, seed), N_NEGATIVES[negatives]
@@ -176,6 +234,7 @@ def answer(ranker: Any, data: NFCorpus, kind: str) -> Any:
 
 
 PARTS = {"pairs": pairs, "documents": documents, "rivals": rivals, "weights": weights, "constraints": constraints}
+PARTS |= {"streams": streams, "vectors": vectors}
 
 
 def main() -> None:

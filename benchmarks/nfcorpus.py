@@ -42,6 +42,7 @@ class NFCorpus:
         hasher = SignBits().fit(self.documents)
         self.codes = hasher.transform(self.documents)
         self.values = hasher.project(self.query_vectors).astype(np.float32)
+        self.document_values = hasher.project(self.documents).astype(np.float32)
         self.query_codes = np.packbits(self.values > 0, axis=1)
         self.judgements, self.part = arrays["judgements"].astype(np.int64), arrays["part"]
         self.pairs = self.judgements[self.part[self.judgements[:, 0]] == "train"]

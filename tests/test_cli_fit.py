@@ -136,6 +136,18 @@ def test_judged_pairs(judged, form, capsys, printed_json):
             main([*command, "--strict"])
 
 
+def test_vectors(files, printed_json):
+    np.save("vectors.npy", files.values[:600, :8])
+    command = [*FIT, "--ranker", "QueryVectorRanker", "--vectors", "vectors.npy", "--queries", "values.npy"]
+    assert main([*command, "--json"]) == 0
+    facts = printed_json()
+    ranker = load_ranker("learned.ranker")
+    assert ranker.learned_from_ == "vectors"
+    assert facts["plain"]["ndcg10"] == pytest.approx(ranker.report_[0]["ndcg10"])
+    with pytest.raises(SystemExit, match="query_vectors must have shape"):
+        main([*command, "--query-vectors", "labels.npy"])
+
+
 @pytest.mark.parametrize("ranker", ["RankingSVM", "OnlineRankingSVM"])
 def test_clicks(judged, ranker, printed_json):
     codes, _, pairs = judged
@@ -214,7 +226,7 @@ def test_random_labels_give_the_plain_distance(files, capsys):
         ("--pairs codes.npy", "--queries must name the queries of pairs and qrels, got none"),
         ("--pairs labels.npy --queries queries.npy", r"pairs must be integers of shape \(m, 2\)"),
         ("--qrels labels.npy --queries queries.npy --ids query_labels.csv", "one id for each of the 600, one per code"),
-        ("--triplets codes.npy --features values.npy", "--features must be left out for triplets and clicks"),
+        ("--triplets codes.npy --features values.npy", "--features must be left out for triplets, vectors and clicks"),
         ("--clicks absent.jsonl", "No such file"),
         ("--clicks absent.jsonl --queries queries.npy", "--queries must be left out for clicks"),
         ("--triplets codes.npy --collection codes.npy", "--collection must be left out without --labels"),

@@ -19,7 +19,12 @@ MODULES = ["bitrank", *sorted(module.name for module in pkgutil.walk_packages(bi
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")
 
-LONG = {"batch.md", "learning.md", "quickstart.md"}  # a cluster, many rankers; README.md fits one by default
+LONG = {
+    "choosing.md",
+    "batch.md",
+    "learning.md",
+    "quickstart.md",
+}  # a cluster, many rankers; README.md fits one by default
 
 
 def blocks(page):

@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
     """Add `fit` to the commands."""
     command = commands.add_parser(
         "fit",
-        help="learn a ranker from labels, judged pairs, qrels, triplets or clicks",
+        help="learn a ranker from labels, judged pairs, qrels, triplets, vectors or clicks",
         description="Learn how to rank codes, and write a ranker. Held-out data decide how far to trust what was "
         "learned; where nothing beats the plain distance, the ranker ranks by the plain distance.",
     )
@@ -42,6 +42,9 @@ def add_parser(commands: Any) -> None:
         type=Path,
         help="rows of (query, dissimilar, similar) row numbers; a fourth column, also similar, is allowed",
     )
+    evidence.add_argument(
+        "--vectors", type=Path, help=".npy of the vectors that the codes were made from, without labels"
+    )
     evidence.add_argument("--clicks", type=Path, nargs="+", help=LOGS)
     command.add_argument(
         "--queries",
@@ -49,6 +52,7 @@ def add_parser(commands: Any) -> None:
         help=".npy of queries, codes or reals: one per code for labels, else those that pairs or triplets number "
         "(default: CODES, but for pairs and qrels)",
     )
+    command.add_argument("--query-vectors", type=Path, help=".npy of the vectors of QUERIES, for --vectors")
     command.add_argument("--features", type=Path, help=".npy of features, one row per query, for rankers that use them")
     command.add_argument(
         "--collection",
@@ -146,7 +150,10 @@ def _learn(arguments: argparse.Namespace, ranker: Ranker) -> tuple[Ranker, dict[
         ranker.fit_pairs(codes, pairs, queries=queries, **features)
         return ranker, {"n_unknown": n_unknown} if arguments.qrels is not None else {}
     if features:
-        raise ValueError("--features must be left out for triplets and clicks, got some")
+        raise ValueError("--features must be left out for triplets, vectors and clicks, got some")
+    if arguments.vectors is not None:
+        vectors, query_vectors = read_array(arguments.vectors), read(arguments.query_vectors)
+        return ranker.fit_vectors(codes, vectors, queries=queries, query_vectors=query_vectors), {}
     if arguments.triplets is not None:
         return ranker.fit_constraints(codes, read_array(arguments.triplets), queries=queries), {}
     return _learn_clicks(arguments, ranker, codes, queries)

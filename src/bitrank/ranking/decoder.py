@@ -15,7 +15,7 @@ import numpy as np
 from bitrank.codes import signs
 from bitrank.ranking import pair_gate
 from bitrank.ranking.evidence import Matrix, PairEvidence, QueryRows, VectorEvidence
-from bitrank.ranking.gate import BLENDS, Choice
+from bitrank.ranking.gate import COARSE_BLENDS, Choice
 from bitrank.ranking.inputs import Inputs
 from bitrank.ranking.near import Factor, Floats, blocks
 from bitrank.ranking.network import Network
@@ -23,7 +23,7 @@ from bitrank.ranking.query_vector import Part
 from bitrank.ranking.threads import one_blas_thread
 from bitrank.vocabulary import Rows, Weights
 
-_MOST_ITEMS, _MOST_QUERIES, _JUDGED_QUERIES = 50_000, 10_000, 1200
+_MOST_ITEMS, _MOST_QUERIES, _JUDGED_QUERIES = 50_000, 10_000, 1000
 _NEAREST = 10  # vectors that are relevant to a query
 _BLOCK = 2048  # rows of ±1 at a time
 # Ridge penalties, as shares of the mean variance of an input: of the decoder, and of what a full map adds to a diagonal
@@ -36,10 +36,10 @@ _FORMS: tuple[float | None, ...] = (None, 1.0, 0.1)
 def learn_decoder(evidence: VectorEvidence, random: np.random.Generator) -> dict[str, Any]:
     """Learn the attributes of a `QueryVectorRanker` from vectors: one part for bare codes, one for reals."""
     learner = _Decoder(_some(evidence, random), random)
-    bits_part, choice = learner.part(["bits"])
+    bits_part, choice = learner.part("bits")
     full_part = bits_part
     if evidence.queries.magnitudes is not None:
-        full_part, choice = learner.part(["bits", "reals"])
+        full_part, choice = learner.part("reals")
     nothing = evidence.codes[:0]
     return {
         "bits_part_": bits_part,
@@ -78,30 +78,28 @@ class _Decoder:
         self.pairs = nearest_vectors(evidence, np.sort(judges))
         self.decoders: dict[bytes, Floats] = {}
 
-    def part(self, kinds: list[str]) -> tuple[Part, Choice]:
-        """Choose among these kinds of inputs and all forms, then learn from all rows."""
+    def part(self, kind: str) -> tuple[Part, Choice]:
+        """Choose a form for one kind of inputs, then learn from all rows."""
         evidence = self.evidence
-        queries = evidence.queries if "reals" in kinds else QueryRows(evidence.queries.codes, None)
+        queries = evidence.queries if kind == "reals" else QueryRows(evidence.queries.codes, None)
         judged = PairEvidence(evidence.codes, self.pairs, queries, None, evidence.n_bits)
 
         def candidates(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
             items, numbers = self._without_hidden(rows)
-            for kind in kinds:
-                for form in _FORMS:
-                    yield {"inputs": kind, "ridge": form}, self._factor(kind, self._learn(kind, form, items, numbers))
+            for form in _FORMS:
+                yield {"inputs": kind, "ridge": form}, self._factor(kind, self._learn(kind, form, items, numbers))
 
         choice = pair_gate.choose(
             judged,
             candidates,
             scale_magnitudes=False,
             itself=evidence.itself,
-            blends=BLENDS,
+            blends=COARSE_BLENDS,
             random=np.random.default_rng(self.seed),
         )
-        params = choice.params or {"inputs": kinds[0], "ridge": None}
+        form = None if choice.params is None else choice.params["ridge"]
         everything = np.arange(len(evidence.codes)), np.arange(len(evidence.query_vectors))
-        network = self._learn(params["inputs"], params["ridge"], *everything)
-        return Part(self.inputs[params["inputs"]], network, choice.blend), choice
+        return Part(self.inputs[kind], self._learn(kind, form, *everything), choice.blend), choice
 
     def _without_hidden(self, rows: Rows) -> tuple[Rows, Rows]:
         """Items and queries to learn from: all but those that the gate hides or holds out."""
