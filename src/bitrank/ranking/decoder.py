@@ -19,7 +19,7 @@ from bitrank.ranking.gate import COARSE_BLENDS, Choice
 from bitrank.ranking.inputs import Inputs
 from bitrank.ranking.near import Factor, Floats, blocks
 from bitrank.ranking.network import Network
-from bitrank.ranking.query_vector import Part
+from bitrank.ranking.query_parts import Part
 from bitrank.ranking.threads import one_blas_thread
 from bitrank.vocabulary import Rows, Weights
 

@@ -16,6 +16,7 @@ from bitrank.archives import Archive
 from bitrank.codes import signs, split_vectors
 from bitrank.ranking import gate, pair_gate
 from bitrank.ranking.batches import Batch, LabelBatches, PairBatches
+from bitrank.ranking.decoder import learn_decoder
 from bitrank.ranking.evidence import (
     LabelEvidence,
     Matrix,
@@ -45,7 +46,7 @@ _MAGNITUDES = 2000  # rows of magnitudes to lend to items that have none
 
 
 class QueryVectorRanker(PerQueryRanker):
-    """Learn a vector per query from labels or judged pairs.
+    """Learn a vector per query from labels, judged pairs, or the vectors that codes were made from.
 
     From labels it is f(q) = a∘q + b + B relu(C φ), from pairs f(q) = A φ + b; both start at the query q itself. φ is
     what is known of the query: its code as ±1, or its reals where it has them, and the leading components of its
@@ -178,8 +179,6 @@ class QueryVectorRanker(PerQueryRanker):
         self._fit_parts(learner, choose, evidence)
 
     def _fit_vectors(self, evidence: VectorEvidence) -> None:
-        from bitrank.ranking.decoder import learn_decoder  # imports this module
-
         for name, value in learn_decoder(evidence, self._seeds()[1]).items():
             setattr(self, name, value)
 
