@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-all test-core test-integrations browser test-lowest test-milvus test-neon test-gpu check docs coverage sanitize bench \
-  bench-learning bench-evidence bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu reproduce reproduce-quick clean
+.PHONY: demo test test-all test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs coverage sanitize bench \
+  bench-learning bench-evidence bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -49,6 +49,10 @@ test-integrations:
 	  --editable ".[langchain,haystack,parquet]" langchain-tests polars pandas datasets hypothesis
 	$(VENV)-integrations/bin/python -m pytest -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function \
 	  tests/test_langchain_suite.py tests/test_langchain.py tests/test_haystack.py tests/test_arrays.py
+
+# MTEB's mock tasks, tensors of PyTorch and the forms of sentence-transformers; gigabytes, since PyTorch comes with CUDA.
+test-mteb: $(VENV)-mteb/installed
+	HF_HUB_OFFLINE=1 $(VENV)-mteb/bin/python -m pytest tests/test_mteb.py tests/test_arrays.py
 
 # The tests of bitrank.gpu, where there is a GPU; elsewhere its kernels run in NumPy alone.
 test-gpu: $(VENV)/test.installed $(VENV)/gpu.installed
@@ -112,6 +116,14 @@ test-neon:
 bench-gpu: $(VENV)/gpu.installed
 	$(BIN)/python benchmarks/gpu.py
 
+# NFCorpus as a task of MTEB; BITRANK_DATA names the folder that holds it.
+bench-mteb: $(VENV)-mteb/installed
+	HF_HUB_OFFLINE=1 $(VENV)-mteb/bin/python -m benchmarks.mteb_nfcorpus
+
+# The Hamming sets of ann-benchmarks; four minutes.
+bench-ann: $(VENV)/bench.installed
+	$(BIN)/python benchmarks/ann/run.py
+
 bench-learning: $(VENV)/test.installed
 	$(BIN)/python benchmarks/learning.py
 
@@ -144,7 +156,7 @@ reproduce-quick: $(INSTALLED)
 	$(BIN)/python -m experiments.report --plan quick --results $(QUICK) --output $(QUICK)
 
 clean:
-	rm -rf $(VENV) $(VENV)-core $(VENV)-coverage $(VENV)-lowest $(VENV)-milvus $(VENV)-integrations build dist
+	rm -rf $(VENV) $(VENV)-core $(VENV)-coverage $(VENV)-lowest $(VENV)-milvus $(VENV)-integrations $(VENV)-mteb build dist
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -152,6 +164,11 @@ $(BIN)/python:
 $(VENV)-milvus/installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)-milvus
 	$(VENV)-milvus/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test,milvus]" milvus==2.3.5
+	touch $@
+
+$(VENV)-mteb/installed: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)-mteb
+	$(VENV)-mteb/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[mteb,parquet]" pytest hypothesis polars
 	touch $@
 
 # One stamp per extra, written by an editable install and renewed when the build files or the kernel change. The install
