@@ -118,7 +118,7 @@ bench-gpu: $(VENV)/gpu.installed
 
 # NFCorpus as a task of MTEB; BITRANK_DATA names the folder that holds it.
 bench-mteb: $(VENV)-mteb/installed
-	HF_HUB_OFFLINE=1 $(VENV)-mteb/bin/python -m benchmarks.mteb_nfcorpus
+	HF_HUB_OFFLINE=1 $(VENV)-mteb/bin/python -m benchmarks.retrieval.mteb_nfcorpus
 
 # The Hamming sets of ann-benchmarks; four minutes.
 bench-ann: $(VENV)/bench.installed

@@ -36,6 +36,7 @@ class BitrankSearchIndex:
 
     Examples
     --------
+    >>> import numpy as np
     >>> index = BitrankSearchIndex()
     >>> index.add_documents(np.array([[0.5, -1.0, 0.25], [-0.5, 1.0, 0.25]]), ["a", "b"])
     >>> index.search(np.array([[-1.0, 2.0, -1.0]]), top_k=1)

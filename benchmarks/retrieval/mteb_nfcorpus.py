@@ -22,10 +22,10 @@ from mteb.types import OutputDType
 from bitrank import QueryVectorRanker, SignBits, UniformRanker
 from bitrank.integrations.mteb import BitrankSearchIndex
 
-sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[1]))
 from nfcorpus import NFCorpus
 
-RESULTS = Path(__file__).parent / "results" / "mteb.json"
+RESULTS = Path(__file__).parents[1] / "results" / "mteb.json"
 MEASURES = ("ndcg_at_10", "map_at_100", "recall_at_100")
 
 
