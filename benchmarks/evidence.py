@@ -178,14 +178,14 @@ def draw_triplets(data: NFCorpus, negatives: str, seed: int) -> np.ndarray:
     draws, n = Draws(data, seed), N_NEGATIVES[negatives]
     to_documents = distances(data.query_codes, data.codes)
     rows = []
-    for place, query in enumerate(draws.queries):
+    for query in draws.queries:
         others = np.flatnonzero(~draws.relevant[query])
         if negatives == "random":
             others = draws.random.choice(others, n)
         else:
             others = others[np.argsort(to_documents[query, others], kind="stable")[:n]]
-        rows.append(np.column_stack([np.full(n, query), others, draws.relevant_of(np.full(n, place))]))
-    return np.concatenate(rows)
+        rows += [(query, other, draws.document(query)) for other in others]
+    return np.array(rows)
 
 
 def rivals(report: Report, data: NFCorpus, seeds: range) -> None:
@@ -196,8 +196,10 @@ def rivals(report: Report, data: NFCorpus, seeds: range) -> None:
     }
     codes, queries = bits(data.codes, data.values.shape[1]), bits(data.query_codes, data.values.shape[1])
     floats = data.values / np.linalg.norm(data.values, axis=1, keepdims=True)
+    centered = data.documents - data.documents.mean(axis=0)
     cases: dict[str, tuple[str, list[Any], np.ndarray, np.ndarray]] = {
         "linear adapter, float queries, float documents": ("float", ADAPTERS, data.query_vectors, data.documents),
+        "linear adapter, float queries, centred float documents": ("float", ADAPTERS, floats, centered),
         "linear adapter, float queries, codes": ("float", ADAPTERS, floats, codes),
         "linear adapter, bare queries, codes": ("bare", ADAPTERS, queries, codes),
         "bilinear similarity, bare queries, codes": (

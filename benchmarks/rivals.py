@@ -18,26 +18,26 @@ N_QUERIES, N_ITEMS, OTHERS = 256, 1024, 0.2
 class Draws:
     """Training queries, a relevant document for each in proportion to 2^grade − 1, and negatives."""
 
-    def __init__(self, data: NFCorpus, seed: int) -> None:
-        pairs = data.pairs[np.argsort(data.pairs[:, 0], kind="stable")]
+    def __init__(self, data: NFCorpus, seed: int, pairs: np.ndarray | None = None) -> None:
+        pairs = data.pairs if pairs is None else pairs
         self.random = np.random.default_rng(seed)
-        self.queries, self.starts = np.unique(pairs[:, 0], return_index=True)
-        self.documents, self.n_documents, self.named = pairs[:, 1], len(data.codes), np.unique(pairs[:, 1])
-        self.gains = np.concatenate([[0.0], np.cumsum(np.exp2(pairs[:, 2]) - 1)])
+        self.queries = np.unique(pairs[:, 0])
+        self.lists = {query: pairs[pairs[:, 0] == query] for query in self.queries}
+        self.n_documents = len(data.codes)
+        self.named = np.unique(pairs[:, 1])
         self.relevant = np.zeros((len(data.part), self.n_documents), bool)
         self.relevant[pairs[:, 0], pairs[:, 1]] = True
 
-    def draw(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Draw queries, and one relevant document for each."""
-        places = self.random.integers(len(self.queries), size=n)
-        return self.queries[places], self.relevant_of(places)
+    def draw(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Draw queries, one relevant document for each, and documents to rank below it."""
+        queries = self.queries[self.random.integers(len(self.queries), size=N_QUERIES)]
+        return queries, np.array([self.document(query) for query in queries]), self.negatives(N_ITEMS)
 
-    def relevant_of(self, places: np.ndarray) -> np.ndarray:
-        """Draw one relevant document for each of the queries at these places."""
-        stops = np.append(self.starts[1:], len(self.documents))
-        low, high = self.gains[self.starts[places]], self.gains[stops[places]]
-        rows = np.searchsorted(self.gains, low + self.random.random(len(places)) * (high - low), side="right") - 1
-        return self.documents[np.clip(rows, self.starts[places], stops[places] - 1)]
+    def document(self, query: int) -> int:
+        """Draw a relevant document of a query."""
+        judged = self.lists[query]
+        gains = np.cumsum(np.exp2(judged[:, 2]) - 1)
+        return int(judged[np.searchsorted(gains, self.random.random() * gains[-1], side="right"), 1])
 
     def negatives(self, n: int) -> np.ndarray:
         """Draw documents."""
@@ -62,7 +62,7 @@ class Adapter(NamedTuple):
         direct, shift = np.float32(self.sharpness) * np.eye(n, dtype=np.float32), np.zeros(n, np.float32)
 
         def gradients() -> tuple[np.ndarray, np.ndarray]:
-            (rows, positives), negatives = draws.draw(N_QUERIES), draws.negatives(N_ITEMS)
+            rows, positives, negatives = draws.draw()
             inputs, right, others = queries[rows], documents[positives], documents[negatives]
             vectors = inputs @ direct.T + shift
             scores = np.empty((len(rows), 1 + len(others)), np.float32)
@@ -89,16 +89,17 @@ class Bilinear(NamedTuple):
     scale: float
     aggressiveness: float
 
-    def learn(self, queries: np.ndarray, documents: np.ndarray, draws: Draws, n_updates: int = 50_000) -> np.ndarray:
+    def learn(self, queries: np.ndarray, documents: np.ndarray, draws: Draws, n_updates: int = 100_000) -> np.ndarray:
         """Return all queries as Wᵀ s_q."""
         n = queries.shape[1]
         similarity = np.float32(self.scale) * np.eye(n, dtype=np.float32)
         mean, total = np.zeros((n, n)), np.zeros((n, n), np.float32)
+        rows = draws.queries[draws.random.integers(len(draws.queries), size=n_updates)]
         others = draws.negatives(n_updates)
         draws.random.shuffle(others)
-        for update, (row, right, other) in enumerate(zip(*draws.draw(n_updates), others[:n_updates], strict=True)):
+        for update, (row, other) in enumerate(zip(rows, others[:n_updates], strict=True)):
             if not draws.relevant[row, other]:
-                query, difference = queries[row], documents[right] - documents[other]
+                query, difference = queries[row], documents[draws.document(row)] - documents[other]
                 loss = 1 - query @ (similarity @ difference)
                 if loss > 0:
                     square = float(difference @ difference) * n
@@ -112,8 +113,7 @@ class Bilinear(NamedTuple):
         return queries @ (mean + total).astype(np.float32)
 
 
-# Those that a grid on the dev queries is searched over.
-ADAPTERS = [Adapter(s, rate, decay) for s in (20.0, 40.0) for rate in (0.003, 0.01) for decay in (0.0, 0.03)]
+ADAPTERS = [Adapter(s, rate, decay) for s in (10.0, 20.0, 40.0) for rate in (0.003, 0.01) for decay in (0.0, 0.05)]
 BILINEARS = [Bilinear(scale, step) for scale in (0.01, 0.03, 0.1) for step in (3e-8, 3e-7, 3e-6)]
 
 
