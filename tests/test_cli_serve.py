@@ -14,8 +14,14 @@ TOKEN = "0123456789abcdef0123"
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--items", "items.parquet"], "bitrank serve: --items, --hasher and --image-features go with --index"),
+        (
+            ["--items", "items.parquet"],
+            "--items, --hasher and --image-features go with --index or --engine",
+        ),
         (["--explore", "-1"], "explore must be at least 0, got -1"),
+        (["--engine", "duckdb://"], "--engine needs --data or --db"),
+        (["--engine", "duckdb://", "--index", "x"], "--index or --engine, not both"),
+        (["--workers", "0"], "workers must be at least 1, got 0"),
         (["--port", "99999"], "port must be from 0 to 65535, got 99999"),
         (["--port", "-1"], "port must be from 0 to 65535, got -1"),
         (["--image-origin", "javascript:x"], "an image origin must be like https://"),

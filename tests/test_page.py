@@ -20,6 +20,7 @@ from serving import Command
 from bitrank import Index
 from bitrank.codes import hamming, pack
 from bitrank.datasets import digits
+from bitrank.service.store import Store
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if CHROMIUM is None:
@@ -46,8 +47,14 @@ def call(method, url, body=None):
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with Command("--data", tmp_path_factory.mktemp("digits"), "--rate", 0) as running:
+def data(tmp_path_factory):
+    """The folder of the service's database."""
+    return tmp_path_factory.mktemp("digits")
+
+
+@pytest.fixture(scope="module")
+def service(data):
+    with Command("--data", data, "--rate", 0) as running:
         yield running.address
 
 
@@ -164,6 +171,77 @@ LAST_TEXT = "spans => spans.map(span => span.lastChild.textContent)"
 
 def pack_hex(text):
     return np.frombuffer(bytes.fromhex(text), np.uint8)[None]
+
+
+def tie_ranks(page, column):
+    """Rank the items of a column by their distances, ties together, without explored items."""
+    cards = page.locator(f"#{column} li:not(.explored)")
+    items = cards.evaluate_all("cards => cards.map(card => Number(card.dataset.id))")
+    distances = cards.locator(".distance").evaluate_all(LAST_TEXT)
+    return {item: distances.index(distance) + 1 for item, distance in zip(items, distances, strict=True)}
+
+
+def test_the_page_says_what_it_is_for_and_what_its_marks_mean(digit):
+    expect(digit.locator(".lead")).to_contain_text("the ranking learns from your choices")
+    legend = digit.get_by_role("list", name="Legend")
+    for words in ("a tie: equal distances", "from deeper ranks", "chosen by you", "moved since"):
+        expect(legend).to_contain_text(words)
+
+
+def test_ranks_leave_out_explored_cards(digit):
+    expected = tie_ranks(digit, "learned")
+    assert digit.locator("#learned li.explored").count() == 4
+    cards = digit.locator("#learned li:not(.explored)")
+    labels = cards.locator(".rank > [aria-hidden]").all_inner_texts()
+    assert [int(label.removeprefix("=")) for label in labels] == [expected[item] for item in ranked(digit)]
+    assert max(int(label.removeprefix("=")) for label in labels) <= 16
+    assert digit.locator("#learned li.explored .rank").first.inner_text().endswith("explore")
+
+
+def test_an_empty_field_searches_nothing(digit):
+    shown = ids(digit, "hamming")
+    digit.get_by_label("Item number").fill("")
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.get_by_role("alert")).to_contain_text("Enter the number of an item first")
+    search_by(digit, "Code")
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.get_by_role("alert")).to_contain_text("Enter a code first")
+    assert ids(digit, "hamming") == shown
+
+
+def test_a_broken_picture_leaves_its_title(digit, visit):
+    digit.route("**/items/*/image", lambda route: route.abort())
+    digit.reload()
+    card = digit.locator("#hamming li").first
+    expect(card.locator(".words")).to_contain_text("digit")
+    expect(digit.locator("#hamming img")).to_have_count(0)
+    visit.expected("ERR_FAILED")
+
+
+def test_an_unknown_profile_is_said_and_the_default_shown(visit, service):
+    page = visit(f"{service}/?item=7&profile=nobody")
+    expect(page.get_by_role("alert")).to_contain_text("There is no profile “nobody”")
+    expect(page.locator("#profile")).to_have_value("default")
+    assert len(ids(page, "learned")) == 20
+
+
+def test_a_slow_search_looks_busy_and_a_failed_one_keeps_the_results(digit, visit):
+    shown, waiting = ids(digit, "hamming"), []
+    digit.route("**/search", lambda route: waiting.append(route))
+    digit.get_by_label("Item number").fill("12")
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.get_by_role("status")).to_contain_text("Working")
+    expect(digit.locator("body")).to_have_attribute("aria-busy", "true")
+    for route in waiting:
+        route.fulfill(status=500, json={"detail": "the service failed; its log says more"})
+    expect(digit.get_by_role("alert")).to_contain_text("the service failed")
+    expect(digit.locator("body")).not_to_have_attribute("aria-busy", "true")
+    assert ids(digit, "hamming") == shown
+    digit.unroute("**/search")
+    digit.get_by_role("button", name="Search").click()
+    expect(digit).to_have_url(re.compile("item=12"))
+    expect(digit.get_by_role("alert")).to_have_count(0)
+    visit.expected("500")
 
 
 def test_ties_are_shown_as_ties(digit):
@@ -287,17 +365,39 @@ def test_a_drawing_is_found(digit):
     assert names.count("digit 1") > 10
 
 
+def test_a_drawing_and_a_file_do_not_fight(digit, tmp_path):
+    Image.fromarray(255 - digits().images[123]).save(tmp_path / "digit.png")
+    search_by(digit, "Picture")
+    box = digit.locator("#draw").bounding_box()
+
+    def draw():
+        digit.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.2 * box["height"])
+        digit.mouse.down()
+        digit.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.8 * box["height"], steps=4)
+        digit.mouse.up()
+
+    draw()
+    digit.get_by_label("Upload a picture").set_input_files(tmp_path / "digit.png")
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.locator("#query-title")).to_have_text("digit.png")
+    draw()
+    assert digit.locator("#file").input_value() == ""
+    digit.get_by_role("button", name="Search").click()
+    expect(digit.locator("#query-title")).to_have_text("Your drawing")
+
+
 # Learning
 
 
 def test_a_click_moves_the_ranking_and_marks_it(digit, service, profile):
-    before = ranked(digit)
+    before, ranks_before = ranked(digit), tie_ranks(digit, "learned")
     choose(digit, "learned", before[12])
     after = ranked(digit)
     assert after != before
     marks = dict(digit.locator("#learned li:not(.explored)").evaluate_all(MARKS))
-    for place, item in enumerate(after):
-        moved = before.index(item) - place if item in before else None
+    ranks_after = tie_ranks(digit, "learned")
+    for item in after:
+        moved = ranks_before[item] - ranks_after[item] if item in ranks_before else None
         assert marks[item] == (
             "new" if moved is None else "" if moved == 0 else f"{'▲' if moved > 0 else '▼'}{abs(moved)}"
         )
@@ -441,6 +541,80 @@ def test_versions_are_activated_and_rolled_back(visit, service, profile):
     page.get_by_role("button", name="Weights of version 2").click()
     expect(page.locator("#weights figcaption")).to_contain_text("Version 2")
     check_bars(page, weights)
+
+
+def test_a_version_can_be_activated_on_a_phone(visit, service, profile):
+    call("POST", f"{service}/profiles/{profile}/versions", {"weights": [1.0] * 32 + [0.0] * 32})
+    page = visit(f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True)
+    button = page.get_by_role("button", name="Activate version 2")
+    button.scroll_into_view_if_needed()
+    box = button.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 360
+    scrolled = page.locator("#versions").evaluate("place => [place.scrollLeft, place.scrollWidth - place.clientWidth]")
+    assert scrolled == [0, 0]
+    button.tap()
+    expect(page.locator('tr[data-version="2"]')).to_contain_text("active")
+
+
+def test_what_was_learned_is_shown_on_a_query_that_nobody_answered(visit, service, profile):
+    rng = np.random.default_rng(1)
+    weights = rng.lognormal(0, 1.5, 64).tolist()
+    number = call("POST", f"{service}/profiles/{profile}/versions", {"weights": weights})["number"]
+    call("POST", f"{service}/profiles/{profile}/versions/{number}/activate")
+    page = visit(f"{service}/?item=7&profile={profile}")
+    page.get_by_label("Which weights").select_option("active version")
+    expect(page.get_by_role("status")).to_contain_text("active version")
+    expect(page.locator("body")).not_to_have_attribute("aria-busy", "true")
+    expect(page.locator("#gain .strip")).to_have_count(2)
+    for _ in range(2):
+        text = page.locator("#gain p").inner_text()
+        assert "which nobody has searched for" in text
+        strips = page.locator("#gain .strip").all()
+        before, after = (
+            strip.locator("li").evaluate_all("cards => cards.map(card => Number(card.dataset.id))") for strip in strips
+        )
+        assert len(before) == len(after) == 8
+        fresh = [item for item in after if item not in before]
+        marked = page.locator("#gain li.new").evaluate_all("cards => cards.map(card => Number(card.dataset.id))")
+        assert marked == fresh
+        assert (f"{len(fresh)} result" in text) == bool(fresh)
+        page.get_by_role("button", name="Another query").click()
+        expect(page.locator("body")).not_to_have_attribute("aria-busy", "true")
+
+
+def test_a_query_that_was_answered_is_not_offered(service, profile):
+    for _ in range(3):
+        item = call("GET", f"{service}/profiles/{profile}/unanswered")["item"]
+        page = call("POST", f"{service}/search", {"item": item, "profile": profile})
+        call("POST", f"{service}/feedback", {"page_token": page["page_token"], "clicked": []})
+    answered = {7 * number for number in range(40)}
+    for item in answered:
+        page = call("POST", f"{service}/search", {"item": item, "profile": profile, "k": 1, "explore": 0})
+        call("POST", f"{service}/feedback", {"page_token": page["page_token"], "clicked": []})
+    assert call("GET", f"{service}/profiles/{profile}/unanswered")["item"] not in answered
+
+
+def test_quality_is_drawn_with_its_uncertainty(visit, service, data, profile):
+    store = Store(f"sqlite:///{data / 'bitrank.db'}", 64)
+    for n_pages, n in ((100, 30), (200, 120)):
+        figures = {"active": 0.62, "candidate": 0.66, "hamming": 0.6, "decision": "keep", "reason": "no gain"}
+        store.gate.record(profile, n_pages, {**figures, "n_held_out": n, "alarm": False}, 1, None)
+    store.close()
+    page = visit(f"{service}/?item=7&profile={profile}")
+    picture = page.get_by_role("img", name=re.compile("After 200 pages: active 0.620"))
+    expect(picture).to_be_visible()
+    for line in ("active", "candidate", "hamming"):
+        points = [
+            [float(value) for value in point.split(",")]
+            for point in picture.locator(f"polygon.band.{line}").get_attribute("points").split()
+        ]
+        heights = [points[3][1] - points[0][1], points[2][1] - points[1][1]]
+        # Twice the standard error of a share, at four times as many pages half of it.
+        assert heights[0] == pytest.approx(2 * heights[1], rel=1e-3)
+        drawn = picture.locator(f"polyline.{line}").get_attribute("points").split()[0].split(",")
+        assert points[0][1] < float(drawn[1]) < points[3][1]
+    expect(page.locator("#quality figcaption")).to_contain_text("± 0.089 at most")
 
 
 def check_bars(page, weights):

@@ -17,6 +17,8 @@ DEFAULTS = {
     "host": "127.0.0.1",
     "port": 8000,
     "workers": 1,
+    "table": "codes",
+    "method": "exact",
     "clients": "address",
     "explore": 4,
     "learn_imported": False,
@@ -38,6 +40,14 @@ def add_parser(commands: Any) -> None:
 
     serve.add_argument("--config", type=Path, help="TOML file with these options (default: BITRANK_CONFIG)")
     add("--index", type=Path, help="folder of an index, from `bitrank index build`")
+    add("--engine", metavar="URL", help="postgresql://…, clickhouse://…, …: serve codes that stay in an engine")
+    add("--table", help="table or collection of the engine (default: codes)")
+    add("--method", choices=["exact", "rerank"], help="how the engine searches (default: exact)")
+    add(
+        "--candidates",
+        type=int,
+        help="codes that `rerank` fetches (default: ten per result, 1000 at least)",
+    )
     add("--items", type=Path, help="Parquet file with columns id, title, image (path or URL) and any payload")
     add("--hasher", type=Path, help="saved hasher (.npz), to search by vector")
     add("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by image")
@@ -95,14 +105,21 @@ def _complete(arguments: argparse.Namespace, options: list[argparse.Action]) -> 
 
 def _serve(arguments: argparse.Namespace) -> int:
     import_extra("bitrank.service.process", "service")
+    from bitrank.engines import connect
     from bitrank.service import process, sources
+    from bitrank.service.engine_index import EngineIndex
     from bitrank.service.service import Service
     from bitrank.service.settings import check_host
 
     settings = _settings(arguments)
     check_host(arguments.host, settings)
-    if arguments.index is None and (arguments.items or arguments.hasher or arguments.image_features):
-        raise ValueError("--items, --hasher and --image-features go with --index")
+    if arguments.index is not None and arguments.engine is not None:
+        raise ValueError("give --index or --engine, not both")
+    if arguments.engine is not None and arguments.data is None and arguments.db is None:
+        raise ValueError("--engine needs --data or --db, for clicks and versions")
+    own = arguments.index is not None or arguments.engine is not None
+    if not own and (arguments.items or arguments.hasher or arguments.image_features):
+        raise ValueError("--items, --hasher and --image-features go with --index or --engine")
     if arguments.workers < 1:
         raise ValueError(f"workers must be at least 1, got {arguments.workers}")
     url, place = _database(arguments)
@@ -111,10 +128,15 @@ def _serve(arguments: argparse.Namespace) -> int:
     address = f"http://{host}:{bound.getsockname()[1]}/"
 
     def make() -> Service:
-        if arguments.index is None:
-            source = sources.embedded_digits()
+        files = arguments.items, arguments.hasher, arguments.image_features
+        if arguments.engine is not None:
+            engine = connect(arguments.engine, arguments.table)
+            index = EngineIndex(engine, arguments.method, arguments.candidates)
+            source = sources.from_engine(index, arguments.table, *files)
+        elif arguments.index is not None:
+            source = sources.from_files(arguments.index, *files)
         else:
-            source = sources.from_files(arguments.index, arguments.items, arguments.hasher, arguments.image_features)
+            source = sources.embedded_digits()
         return Service(source, url, settings)
 
     def ready(service: Service) -> None:

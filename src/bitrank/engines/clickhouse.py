@@ -17,7 +17,7 @@ from bitrank.engines.planes import distance_sql
 from bitrank.engines.stages import Fetched
 from bitrank.lazy import import_extra
 from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Weights, n_bytes
+from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
 
 # Rows per INSERT.
 BATCH = 1 << 18
@@ -142,9 +142,18 @@ class ClickHouseEngine(Engine):
     def _sample(self, n: int) -> Codes:
         return self._first(f"cityHash64({self._id})", n)[1]
 
-    def _first(self, order: str, n: int) -> Fetched:
+    def _ids(self) -> Ids:
+        sql = f"SELECT toInt64({self._id}) FROM {self._source()}"
+        with self._connection_errors():
+            data = self._client.raw_query(sql, fmt="RowBinary", settings=SETTINGS)
+        return np.frombuffer(data, "<i8").astype(np.int64)
+
+    def _lookup(self, ids: Ids) -> Fetched:
+        return self._first(self._id, len(ids), f"WHERE {self._id} IN ({','.join(map(str, ids))})")
+
+    def _first(self, order: str, n: int, where: str = "") -> Fetched:
         """The first n rows in an order."""
-        sql = f"SELECT toInt64({self._id}), {self._code} FROM {self._source()} ORDER BY {order} LIMIT {n}"
+        sql = f"SELECT toInt64({self._id}), {self._code} FROM {self._source()} {where} ORDER BY {order} LIMIT {n}"
         record = _record(self.n_bits)
         with self._connection_errors():
             rows = np.frombuffer(self._client.raw_query(sql, fmt="RowBinary", settings=SETTINGS), record)

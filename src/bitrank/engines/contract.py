@@ -77,6 +77,28 @@ class Engine(ABC):
     def _sample(self, n: int) -> Codes:
         """Draw codes evenly, not those that were added first."""
 
+    def ids(self) -> Ids:
+        """Read all ids, ascending."""
+        return np.sort(self._ids())
+
+    def codes(self, ids: npt.ArrayLike) -> Codes:
+        """Look up the codes of ids, in their order; an unknown id is a ValueError."""
+        asked = np.asarray(ids, np.int64)
+        unique = np.unique(asked)
+        stored, codes = self._lookup(unique) if len(unique) else (unique, np.empty((0, n_bytes(self.n_bits)), np.uint8))
+        missing = np.setdiff1d(unique, stored)
+        if len(missing):
+            raise ValueError(f"ids must be in the engine, got {missing[0]}, which is not")
+        order = np.argsort(stored)
+        return np.ascontiguousarray(codes[order][np.searchsorted(stored[order], asked)])
+
+    def _ids(self) -> Ids:
+        raise ValueError(f"{type(self).__name__} does not list its ids")
+
+    def _lookup(self, ids: Ids) -> Fetched:
+        """Read those of some ids that exist, with their codes, in any order."""
+        raise ValueError(f"{type(self).__name__} does not look up codes by id")
+
     @abstractmethod
     def close(self) -> None:
         """Close the connection, as leaving a ``with`` block does."""

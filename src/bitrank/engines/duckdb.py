@@ -18,7 +18,7 @@ from bitrank.engines.contract import Engine, check_add, check_created
 from bitrank.engines.planes import distance_sql, quoted
 from bitrank.engines.stages import Fetched
 from bitrank.lazy import import_extra
-from bitrank.vocabulary import Codes, Weights, n_bytes
+from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
 
 COMMENT = "bitrank: codes of {} bits"
 
@@ -119,11 +119,19 @@ class DuckDBEngine(Engine):
     def _sample(self, n: int) -> Codes:
         return self._first("hash(id)", n)[1]
 
-    def _first(self, order: str, n: int) -> Fetched:
+    def _ids(self) -> Ids:
+        with self._lock:
+            rows = self._connection.execute(f"SELECT id FROM {self._table}").fetchnumpy()
+        return np.asarray(rows["id"], np.int64)
+
+    def _lookup(self, ids: Ids) -> Fetched:
+        return self._first("id", len(ids), f"WHERE id IN ({','.join(map(str, ids))})")
+
+    def _first(self, order: str, n: int, where: str = "") -> Fetched:
         """The first n rows in an order."""
         width = n_bytes(self.n_bits)
         with self._lock:
-            select = f"SELECT id, code::BLOB AS code FROM {self._table} ORDER BY {order} LIMIT {n}"
+            select = f"SELECT id, code::BLOB AS code FROM {self._table} {where} ORDER BY {order} LIMIT {n}"
             rows = self._connection.execute(select).fetchnumpy()
         data = np.frombuffer(b"".join(rows["code"]), np.uint8)
         return np.asarray(rows["id"], np.int64), data.reshape(-1, width)

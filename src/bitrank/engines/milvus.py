@@ -180,14 +180,17 @@ class MilvusEngine(Engine):
 
     def _sample(self, n: int) -> Codes:
         ids = self._ids()
-        drawn, width = ids[sample_rows(len(ids), n)], n_bytes(self._open())
-        raw = []
-        for start in range(0, len(drawn), MAX_CANDIDATES):
+        return self._lookup(ids[sample_rows(len(ids), n)])[1]
+
+    def _lookup(self, ids: Ids) -> Fetched:
+        rows: list[Any] = []
+        for start in range(0, len(ids), MAX_CANDIDATES):
             with self._connection_errors():
-                part = drawn[start : start + MAX_CANDIDATES].tolist()
-                rows = self._client.get(self._name, ids=part, output_fields=["code"], timeout=self._timeout)
-            raw += [_bytes(row["code"]) for row in rows]
-        return np.frombuffer(b"".join(raw), np.uint8).reshape(-1, width)
+                part = ids[start : start + MAX_CANDIDATES].tolist()
+                rows += self._client.get(self._name, ids=part, output_fields=["id", "code"], timeout=self._timeout)
+        stored = np.fromiter((row["id"] for row in rows), np.int64, len(rows))
+        codes = np.frombuffer(b"".join(_bytes(row["code"]) for row in rows), np.uint8)
+        return stored, codes.reshape(-1, n_bytes(self._open()))
 
     def _ids(self) -> Ids:
         """All ids, ascending."""

@@ -261,11 +261,32 @@ class PostgresEngine(Engine):
 
         return self._run(work)
 
-    def _nearest(self, connection: Connection[Any], order: str, n: int) -> Fetched:
+    def _ids(self) -> Ids:
+        def work(connection: Connection[Any]) -> Ids:
+            self._look(connection)
+            present = f"{self._id} IS NOT NULL AND {self._code} IS NOT NULL"
+            query = f"SELECT {self._id}::bigint FROM {self._table} WHERE {present}"
+            with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)") as copy:
+                data = b"".join(copy)
+            record = np.dtype([("fields", ">i2"), ("a", ">i4"), ("id", ">i8")])
+            return np.frombuffer(data[len(HEADER) : -len(TRAILER)], record)["id"].astype(np.int64)
+
+        return self._run(work)
+
+    def _lookup(self, ids: Ids) -> Fetched:
+        wanted = f"{self._id} = ANY('{{{','.join(map(str, ids))}}}'::bigint[])"
+
+        def work(connection: Connection[Any]) -> Fetched:
+            self._look(connection)
+            return self._nearest(connection, self._id, len(ids), wanted)
+
+        return self._run(work)
+
+    def _nearest(self, connection: Connection[Any], order: str, n: int, where: str = "TRUE") -> Fetched:
         """The first n rows in an order: fetched in binary, as records of one length."""
         query = (
-            f"SELECT {self._id}::bigint, {self._code} FROM {self._table} "
-            f"WHERE {self._id} IS NOT NULL AND {self._code} IS NOT NULL ORDER BY {order} LIMIT {n}"
+            f"SELECT {self._id}::bigint, {self._code} FROM {self._table} WHERE {where} "
+            f"AND {self._id} IS NOT NULL AND {self._code} IS NOT NULL ORDER BY {order} LIMIT {n}"
         )
         with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)") as copy:
             data = b"".join(copy)

@@ -17,6 +17,7 @@ from bitrank.feedback.exploration import SAMPLE_SIZE
 from bitrank.feedback.logs import parse_code
 from bitrank.feedback.pages import MAX_REAL, QueryArray
 from bitrank.service import images
+from bitrank.service.engine_index import EngineIndex
 from bitrank.service.sources import Description, Source
 from bitrank.service.store.items import Item, ItemStore
 from bitrank.vocabulary import Codes, Ids, Rows, n_bytes
@@ -73,6 +74,11 @@ class Collection:
         self._refreshing = threading.Lock()
         self.refresh()
         self.sample = self._draw()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the codes stay in an engine, which is then the only place to change them."""
+        return isinstance(self.index, EngineIndex)
 
     @property
     def n_bits(self) -> int:
@@ -259,6 +265,8 @@ class Collection:
                 self.sample = self._draw()
 
     def _apply(self, changed: list[Item]) -> None:
+        if isinstance(self.index, EngineIndex):
+            raise ValueError("the database must hold no items where the codes live in an engine, got some")
         ids = np.array([item.id for item in changed], np.int64)
         known = is_in(ids, self._ids)
         gone = np.array([item.removed for item in changed])
@@ -288,7 +296,7 @@ class Collection:
 
     def _tabulate(self) -> tuple[Ids, Codes | None]:
         """Copy all codes, in the order of their ids, where they are few enough; a look-up is then an array access."""
-        few = len(self._ids) * n_bytes(self.n_bits) <= MAX_TABLE_BYTES
+        few = not self.is_remote and len(self._ids) * n_bytes(self.n_bits) <= MAX_TABLE_BYTES
         return self._ids, self.index.codes(self._ids) if few else None
 
     def _change_table(self, replaced: tuple[Ids, Codes], removed: Ids, new: tuple[Ids, Codes]) -> None:

@@ -5,6 +5,7 @@ The parent keeps the socket open meanwhile, so that clients wait a moment instea
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import select
@@ -184,6 +185,9 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, make: Make, 
     threading.Thread(target=stop_with_parent, name="bitrank-parent", daemon=True).start()
     ready(service)
     os.write(ready_write, b"1")
+    # What is loaded now stays for ever: the collector of garbage need not look through it again and again.
+    gc.collect()
+    gc.freeze()
     uvicorn.Server(server_config(service)).run(sockets=[bound])
     return 0
 

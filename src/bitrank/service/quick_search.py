@@ -105,6 +105,8 @@ class QuickSearch:
         collection = self._service.collection
         if (asked.item is not None) + (asked.code is not None) + (asked.vector is not None) != 1:
             return None
+        if asked.item is not None and collection.is_remote:
+            return None
         if asked.item is not None:
             return collection.query_of_item(asked.item) if collection.has(asked.item) else None
         if asked.code is not None:

@@ -283,6 +283,12 @@ class Candidate(BaseModel):
     weights: list[float]
 
 
+class Unanswered(BaseModel):
+    """An item that was the query of no answered page of a profile."""
+
+    item: int | None
+
+
 class Active(BaseModel):
     """The active version of a profile."""
 

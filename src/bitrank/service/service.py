@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from bitrank import feedback
 from bitrank.checks import n_threads
 from bitrank.feedback.logged_pages import check_clicked
+from bitrank.index import Index
 from bitrank.service.batching import Batches
 from bitrank.service.clients import Clients
 from bitrank.service.collection import Collection, SearchQuery
@@ -87,7 +88,7 @@ class Service:
         self.store.close()
 
     def _is_long(self, n_searches: int) -> bool:
-        return n_searches * len(self.collection) > MAX_CODES_ON_LOOP
+        return self.collection.is_remote or n_searches * len(self.collection) > MAX_CODES_ON_LOOP
 
     def wake(self) -> None:
         """Learn what is new in the store now, not at the next poll."""
@@ -102,6 +103,8 @@ class Service:
                 self.refresh_active()
             except SQLAlchemyError as error:
                 logger.warning("the database does not answer, trying again: %s", error)
+            except Exception:  # whatever it is, it must not end this thread
+                logger.exception("changes of others cannot be applied, trying again")
 
     def _learn(self) -> None:
         """Learn from new pages, at once where this process logged them."""
@@ -122,6 +125,10 @@ class Service:
                     self._closed.wait(time.monotonic() - start)
             except SQLAlchemyError:
                 more = False  # `_follow` logs it
+                self._closed.wait(POLL_S)
+            except Exception:  # a commit of unknown outcome, or a mistake: learning goes on from the log
+                logger.exception("learning failed, trying again")
+                more = False
                 self._closed.wait(POLL_S)
 
     # Weights
@@ -149,8 +156,9 @@ class Service:
                 return
             changed = [name for name, version in self._active.items() if active[name].number != version.number]
             self._active, self._applied = active, applied
-        if self.collection.index.weights is None or DEFAULT in changed:
-            self.collection.index.weights = active[DEFAULT].weights  # rows are sorted for it where that pays
+        index = self.collection.index
+        if isinstance(index, Index) and (index.weights is None or DEFAULT in changed):
+            index.weights = active[DEFAULT].weights  # rows are sorted for it where that pays
 
     def weights(self, profile: str, version: VersionChoice) -> tuple[int | str, Weights]:
         """Return the weights to search with and the number of their version; None is the active version."""

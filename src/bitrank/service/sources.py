@@ -23,6 +23,7 @@ from bitrank.feedback.exploration import SAMPLE_SIZE
 from bitrank.index import Index
 from bitrank.lazy import import_extra
 from bitrank.service import images
+from bitrank.service.engine_index import EngineIndex
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
@@ -56,7 +57,7 @@ class Source:
     """A collection as the operator provides it."""
 
     name: str
-    index: Index
+    index: Index | EngineIndex
     items: Items
     make_hasher: Callable[[], Hasher] | None = None  # called before the first search by vector
     vectorizer: images.Vectorizer | None = None
@@ -79,8 +80,24 @@ def from_files(
     index: Path, items: Path | None = None, hasher: Path | None = None, image_features: str | None = None
 ) -> Source:
     """Load a collection: an index folder and, optionally, a Parquet file of items and a saved hasher."""
-    loaded = Index.load(index)
-    source = Source(index.stem, loaded, NoItems() if items is None else ParquetItems(items))
+    return _with_files(index.stem, Index.load(index), items, hasher, image_features)
+
+
+def from_engine(
+    index: EngineIndex,
+    name: str,
+    items: Path | None = None,
+    hasher: Path | None = None,
+    image_features: str | None = None,
+) -> Source:
+    """Serve codes that stay in an engine, with the same files as `from_files`."""
+    return _with_files(name, index, items, hasher, image_features)
+
+
+def _with_files(
+    name: str, loaded: Index | EngineIndex, items: Path | None, hasher: Path | None, image_features: str | None
+) -> Source:
+    source = Source(name, loaded, NoItems() if items is None else ParquetItems(items))
     if items is not None:
         source.folder = items.resolve().parent
     if hasher is not None:

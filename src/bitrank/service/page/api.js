@@ -37,6 +37,7 @@ export const version = (profile, number) => call("GET", `${named(profile)}/versi
 export const candidate = (profile) => call("GET", `${named(profile)}/candidate`);
 export const activate = (profile, number) => call("POST", `${named(profile)}/versions/${number}/activate`);
 export const rollback = (profile) => call("POST", `${named(profile)}/rollback`);
+export const unanswered = (profile) => call("GET", `${named(profile)}/unanswered`);
 export const quality = (profile) => call("GET", `${named(profile)}/quality`);
 
 export function searchImage(blob, { chosen = [], continues, ...options }) {

@@ -63,7 +63,7 @@ export function qualityChart(figure, replays) {
   }
   const height = 196;
   const [left, right, top, floor] = [54, WIDTH - 10, 10, height - 30];
-  const [low, high] = span(points.flatMap((point) => LINES.map(([key]) => point[key])));
+  const [low, high] = span(points.flatMap((point) => LINES.flatMap(([key]) => interval(point, key))));
   const [first, last] = [points[0].n_pages, points.at(-1).n_pages];
   const x = (page) => (last > first ? left + ((page - first) / (last - first)) * (right - left) : (left + right) / 2);
   const y = (value) => floor - ((value - low) / (high - low)) * (floor - top);
@@ -78,6 +78,7 @@ export function qualityChart(figure, replays) {
       ]),
       draw("text", { x: left, y: height - 6 }, last > first ? String(first) : ""),
       draw("text", { x: right, y: height - 6, "text-anchor": "end" }, plural(last, "page")),
+      ...LINES.toReversed().map(([key]) => band(points, key, x, y)),
       ...LINES.toReversed().flatMap(([key]) => line(points, key, x, y)),
     ),
     make("ul", { class: "legend", "aria-hidden": "true" }, ...LINES.map(([key, label]) => make("li", { class: key }, label))),
@@ -88,6 +89,18 @@ export function qualityChart(figure, replays) {
       replays.map((replay) => [replay.n_pages, ...LINES.map(([key]) => number(replay[key])), replay.decision, replay.reason, replay.alarm ? "yes" : "no"]),
     ),
   );
+}
+
+// Two standard errors on either side. A mean of n shares has a standard error of at most √(p(1 − p)/n).
+function interval(point, key) {
+  const share = point[key];
+  const error = 2 * Math.sqrt((share * (1 - share)) / Math.max(1, point.n_held_out));
+  return [Math.max(0, share - error), Math.min(1, share + error)];
+}
+
+function band(points, key, x, y) {
+  const [lower, upper] = [0, 1].map((side) => points.map((point) => `${x(point.n_pages)},${y(interval(point, key)[side])}`));
+  return draw("polygon", { points: [...upper, ...lower.toReversed()].join(" "), class: `band ${key}` });
 }
 
 function line(points, key, x, y) {
@@ -106,7 +119,8 @@ function span(values) {
 function describeQuality(last) {
   return (
     `After ${plural(last.n_pages, "page")}: active ${number(last.active)}, candidate ${number(last.candidate)}, ` +
-    `Hamming ${number(last.hamming)}. Quality is the share of far items that rank behind a chosen one; 0.5 is chance.` +
+    `Hamming ${number(last.hamming)}, each ± ${number(interval(last, "active")[1] - last.active)} at most (shaded). ` +
+    `Quality is the share of far items that rank behind a chosen one; 0.5 is chance.` +
     (last.alarm ? " Alarm: the active version has fallen behind Hamming." : "")
   );
 }

@@ -3,7 +3,8 @@
 import * as api from "./api.js";
 import { qualityChart, weightsChart } from "./charts.js";
 import { find, make, plural } from "./dom.js";
-import { moves, picture, places, render } from "./results.js";
+import { moves, picture, ranks, render } from "./results.js";
+import { showGain } from "./gain.js";
 import { Sketch } from "./sketch.js";
 import { versionsTable } from "./versions.js";
 
@@ -13,7 +14,10 @@ const form = find("search");
 
 // ---- Messages
 
+let said = false; // whether the action under way has said something
+
 function say(text) {
+  said = true;
   find("status").textContent = text;
 }
 
@@ -30,11 +34,16 @@ function act(action) {
   last = last.then(async () => {
     find("error").hidden = true;
     document.body.setAttribute("aria-busy", "true");
+    said = false;
+    const before = find("status").textContent;
+    const slow = setTimeout(() => said || (find("status").textContent = "Working …"), 400);
     try {
       await action();
     } catch (error) {
       complain(error);
     } finally {
+      clearTimeout(slow);
+      if (!said) find("status").textContent = before;
       document.body.removeAttribute("aria-busy");
     }
   });
@@ -82,12 +91,16 @@ async function showQuery(query) {
   find("query").hidden = false;
 }
 
-function searchBy(query, { remember = true } = {}) {
+async function runQuery(query) {
   page.asked = query.code === undefined ? `Item ${query.item}` : "A code";
   page.preview = null;
+  await search((options) => api.search(query, { k: page.collection.page_size, ...options }));
+}
+
+function searchBy(query) {
   return act(async () => {
-    await search((options) => api.search(query, { k: page.collection.page_size, ...options }));
-    if (remember) history.pushState(null, "", address(query));
+    await runQuery(query);
+    history.pushState(null, "", address(query));
   });
 }
 
@@ -168,7 +181,7 @@ async function untilLearned(n_pages) {
 async function follow(cause) {
   const before = page.answers.learned;
   page.answers.learned = await page.ask({ ...learnedBy(page.liked), continues: before.page_token });
-  const moved = moves(places(before), page.answers.learned);
+  const moved = moves(ranks(before), page.answers.learned);
   show("hamming", new Map());
   show("learned", moved);
   offer();
@@ -194,7 +207,13 @@ async function inspect() {
   });
   const back = find("rollback");
   back.disabled = listed.rollback_to === null;
+  await gain();
   back.textContent = back.disabled ? "Roll back" : `Roll back to version ${listed.rollback_to}`;
+}
+
+// A query that nobody has answered yet, before and after: what was learned holds beyond the clicks.
+function gain() {
+  return showGain(find("gain"), page.profile, find("which").value);
 }
 
 async function showWeights(which) {
@@ -216,6 +235,7 @@ form.addEventListener("submit", (event) => {
   const chosen = form.elements.mode.value;
   const text = chosen === "picture" ? null : find(chosen).value.trim();
   if (chosen === "picture") act(searchByPicture);
+  else if (text === "") act(async () => { throw new api.ServiceError(0, chosen === "item" ? "Enter the number of an item first." : "Enter a code first."); });
   else searchBy(chosen === "item" ? { item: Number(text) } : { code: text });
 });
 find("random").addEventListener("click", () =>
@@ -227,6 +247,10 @@ find("random").addEventListener("click", () =>
 );
 find("teach").addEventListener("click", () => act(teach));
 find("clear").addEventListener("click", () => sketch.clear());
+// The last of the two counts: a drawing takes the place of a file, and a file that of a drawing.
+find("file").addEventListener("change", () => find("file").files.length && sketch.clear());
+find("draw").addEventListener("pointerdown", () => (find("file").value = ""));
+find("another").addEventListener("click", () => act(gain));
 find("rollback").addEventListener("click", () =>
   act(async () => {
     const { version } = await api.rollback(page.profile);
@@ -251,21 +275,23 @@ window.addEventListener("pagehide", () => send({ keepalive: true }).catch(() => 
 window.addEventListener("pageshow", (event) => event.persisted && fromAddress());
 
 // Runs the query in the address, else searches by the first item of the collection.
-function fromAddress() {
+const fromAddress = () => act(searchFromAddress);
+
+async function searchFromAddress() {
   const asked = new URLSearchParams(location.search);
-  if (asked.has("item")) return searchBy({ item: Number(asked.get("item")) }, { remember: false });
-  if (asked.has("code")) return searchBy({ code: asked.get("code") }, { remember: false });
-  return act(async () => {
-    const [first] = (await api.items(0, 1)).items;
-    if (first) searchBy({ item: first.id }, { remember: false });
-  });
+  if (asked.has("code")) return runQuery({ code: asked.get("code") });
+  if (asked.has("item")) return runQuery({ item: Number(asked.get("item")) });
+  const [first] = (await api.items(0, 1)).items;
+  return first ? runQuery({ item: first.id }) : say("The collection is empty.");
 }
 
 function start() {
   return act(async () => {
     const [collection, profiles] = await Promise.all([api.collection(), api.profiles()]);
     page.collection = collection;
-    page.profile = new URLSearchParams(location.search).get("profile") ?? "default";
+    const wanted = new URLSearchParams(location.search).get("profile") ?? "default";
+    const known = profiles.some(({ name }) => name === wanted && name !== "hamming");
+    page.profile = known ? wanted : "default";
     find("collection").textContent = `${collection.name}: ${plural(collection.n_items, "item")}, ${collection.n_bits} bits`;
     find("code-label").textContent = `Code: ${Math.ceil(collection.n_bits / 8) * 2} hex digits, or base64`;
     find("mode-picture").hidden = !collection.image_search;
@@ -273,7 +299,8 @@ function start() {
       ...profiles.filter(({ name }) => name !== "hamming").map(({ name }) => make("option", { selected: name === page.profile }, name)),
     );
     await inspect();
-    fromAddress();
+    await searchFromAddress();
+    if (!known) throw new api.ServiceError(404, `There is no profile “${wanted}”: this is the default one.`);
   });
 }
 

@@ -11,17 +11,26 @@ function tieSizes(results) {
   return sizes;
 }
 
-// The place of each item among the ranked ones, to compare with the next ranking.
-export function places(answer) {
-  return new Map(answer.results.filter((result) => !result.explored).map((result, place) => [result.id, place]));
+// The rank of each item, the same for all items of a tie. Explored items have none: they are not part of the ranking.
+export function ranks(answer) {
+  const first = new Map();
+  return new Map(
+    answer.results
+      .filter((result) => !result.explored)
+      .map((result, place) => {
+        if (!first.has(result.distance)) first.set(result.distance, place + 1);
+        return [result.id, first.get(result.distance)];
+      }),
+  );
 }
 
-// Places that each item moved up (negative: down); null for items that were not on the page before.
+// Ranks that each item moved up (negative: down); null for items that were not on the page before. The order within a tie
+// means nothing, so no item moves within one.
 export function moves(before, answer) {
   const moved = new Map();
-  for (const [id, place] of places(answer)) {
+  for (const [id, rank] of ranks(answer)) {
     if (!before.has(id)) moved.set(id, null);
-    else if (before.get(id) !== place) moved.set(id, before.get(id) - place);
+    else if (before.get(id) !== rank) moved.set(id, before.get(id) - rank);
   }
   return moved;
 }
@@ -40,13 +49,14 @@ export function render(section, answer, { moved, liked, choose }) {
   const focused = document.activeElement?.closest("li")?.dataset.id;
   const held = list.contains(document.activeElement);
   const sizes = tieSizes(answer.results);
+  const ranked = ranks(answer);
   let previous = null;
   list.replaceChildren(
     ...answer.results.map((result) => {
       const size = result.explored ? 1 : sizes.get(result.tie);
       const joined = size > 1 && previous !== null && !previous.explored && previous.tie === result.tie;
       previous = result;
-      return card(result, { size, joined, move: moved.get(result.id), liked: liked.has(result.id), choose });
+      return card(result, { size, joined, rank: ranked.get(result.id), move: moved.get(result.id), liked: liked.has(result.id), choose });
     }),
   );
   section.querySelector(".summary").textContent = summary(answer);
@@ -58,7 +68,7 @@ export function render(section, answer, { moved, liked, choose }) {
   if (!calm.matches && moved.size) slide(list, boxes);
 }
 
-function card(result, { size, joined, move, liked, choose }) {
+function card(result, { size, joined, rank, move, liked, choose }) {
   const tied = size > 1;
   const name = result.title || `Item ${result.id}`;
   const state = [tied && "tied", joined && "joined", result.explored && "explored", liked && "liked", move !== undefined && "moved"];
@@ -67,11 +77,11 @@ function card(result, { size, joined, move, liked, choose }) {
     { class: `card ${state.filter(Boolean).join(" ")}`, "data-id": result.id },
     make(
       "button",
-      { type: "button", onclick: () => choose(result), title: `${name}: more like this` },
+      { type: "button", onclick: () => choose(result), title: liked ? `${name}: undo` : `${name}: more like this`, "aria-pressed": String(liked) },
       picture(result, name),
       aside(`More like ${name}: `),
       make("span", { class: "name", "aria-hidden": "true" }, name),
-      rank(result, size),
+      rankMark(result, rank, size),
       make("span", { class: "distance" }, aside(", distance "), distance(result.distance)),
       mark(move),
       liked ? make("span", { class: "like" }, make("span", { "aria-hidden": "true" }, "✓"), aside(", chosen")) : null,
@@ -79,14 +89,14 @@ function card(result, { size, joined, move, liked, choose }) {
   );
 }
 
-function rank(result, size) {
+function rankMark(result, rank, size) {
   if (result.explored) return make("span", { class: "rank" }, aside("shown to "), "explore");
   const tie = size > 1;
   return make(
     "span",
     { class: "rank" },
-    make("span", { "aria-hidden": "true" }, tie ? `=${result.tie}` : String(result.rank)),
-    aside(tie ? `rank ${result.tie}, a tie of ${size}` : `rank ${result.rank}`),
+    make("span", { "aria-hidden": "true" }, tie ? `=${rank}` : String(rank)),
+    aside(tie ? `rank ${rank}, a tie of ${size}` : `rank ${rank}`),
   );
 }
 
@@ -100,7 +110,9 @@ function mark(move) {
 
 export function picture(result, name) {
   if (!result.image) return make("span", { class: "words", "aria-hidden": "true" }, name);
-  return make("img", { src: result.image, alt: "", loading: "lazy", decoding: "async", width: 56, height: 56 });
+  const words = make("span", { class: "words", "aria-hidden": "true" }, name);
+  const onerror = (event) => event.target.replaceWith(words);  // a picture that cannot be loaded
+  return make("img", { src: result.image, alt: "", loading: "lazy", decoding: "async", width: 56, height: 56, onerror });
 }
 
 const distance = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2));

@@ -28,6 +28,10 @@ def routes(service: Service) -> APIRouter:
             for item, code, description in zip(ids, codes, collection.descriptions(ids), strict=True)
         ]
 
+    def check_local() -> None:
+        if collection.is_remote:
+            raise HTTPException(403, "the codes of this collection live in an engine: change them there")
+
     @router.get("/collection")
     def describe() -> schemas.CollectionShown:
         """Describe the collection."""
@@ -77,6 +81,7 @@ def routes(service: Service) -> APIRouter:
     @router.post("/items", status_code=201)
     def add(body: schemas.NewItems, once: Once) -> schemas.Added:
         """Add items, or replace those with the same ids: all or none."""
+        check_local()
         once = with_body(once, body)
         with refusals():
             done = store.requests.outcome(once)
@@ -101,6 +106,7 @@ def routes(service: Service) -> APIRouter:
     @router.delete("/items/{item}", status_code=204)
     def remove(item: ItemId, once: Once) -> None:
         """Remove an item."""
+        check_local()
         with refusals():
             if store.requests.outcome(once) is not None:
                 return

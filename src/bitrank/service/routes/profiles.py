@@ -171,6 +171,15 @@ def routes(service: Service) -> APIRouter:
 
         return apply_activation(name, once, write)
 
+    @router.get("/profiles/{name}/unanswered")
+    def unanswered(name: Name) -> schemas.Unanswered:
+        """Draw an item that was the query of no answered page; null where there is none among a thousand."""
+        check_profile(name)
+        ids = service.collection.sorted_ids
+        drawn = [int(item) for item in np.random.default_rng().permutation(ids[:: max(1, len(ids) // 1000)])[:1000]]
+        answered = service.store.pages.answered(name, drawn)
+        return schemas.Unanswered(item=next((item for item in drawn if item not in answered), None))
+
     @router.get("/profiles/{name}/quality")
     def quality(name: Name, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> list[schemas.Quality]:
         """Show what the gate found over time, oldest first."""

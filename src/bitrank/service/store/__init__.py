@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bitrank.index import Index
+from bitrank.service.engine_index import EngineIndex
 from bitrank.service.store.database import Database
 from bitrank.service.store.gate_log import GateLog
 from bitrank.service.store.items import ItemStore
@@ -42,7 +43,7 @@ class Store:
         self.profiles = ProfileStore(self._database)
         self.gate = GateLog(self._database)
 
-    def check_collection(self, index: Index) -> None:
+    def check_collection(self, index: Index | EngineIndex) -> None:
         """Check that the database belongs to this index; a new one remembers a sample of its items.
 
         An index that was built again, with some items more or fewer, still is the same collection.

@@ -48,6 +48,12 @@ class PageLog:
         with self._database.read() as connection:
             return list(connection.execute(query.order_by(pages.c.number).limit(limit)))
 
+    def answered(self, profile: str, items: list[int]) -> set[int]:
+        """Tell which items were the query of a page of a profile."""
+        query = sa.select(pages.c.query_item).where(pages.c.profile == profile, pages.c.query_item.in_(items))
+        with self._database.read() as connection:
+            return set(connection.execute(query.distinct()).scalars())
+
 
 def read_page(row: Any) -> Page:
     """Read the page of a row, or raise a ValueError where it cannot be learned from."""

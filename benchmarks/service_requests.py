@@ -1,9 +1,9 @@
 """Requests per second and core of `bitrank serve`, beside another checkout, with `wrk` on loopback.
 
-`python benchmarks/requests.py --against FOLDER` serves the embedded digits from this checkout and from the one in the
-folder (the root of a repository with a compiled kernel), sends searches to both in turn over 8 connections, and writes
-results/requests.json. A core's worth is one second of the CPU time of all processes of the server, so that other work
-on the machine changes little. Needs `wrk`.
+`python benchmarks/service_requests.py --against FOLDER` serves the embedded digits from this checkout and from the one
+in the folder (the root of a repository with a compiled kernel), sends searches to both in turn over 8 connections, and
+writes results/service_requests.json. A core's worth is one second of the CPU time of all processes of the server, so
+that other work on the machine changes little. Needs `wrk`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seconds", type=int, default=SECONDS)
     parser.add_argument("--explore", type=int, nargs="+", default=[4, 0])
-    parser.add_argument("--output", type=Path, default=RESULTS / "requests.json")
+    parser.add_argument("--output", type=Path, default=RESULTS / "service_requests.json")
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as name:

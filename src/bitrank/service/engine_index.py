@@ -1,0 +1,54 @@
+"""`EngineIndex`: codes that stay in an engine, with the methods of an `Index` that the service calls."""
+
+from __future__ import annotations
+
+import numpy.typing as npt
+
+from bitrank.engines import Engine
+from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Results
+
+
+class EngineIndex:
+    """A table of an engine as a collection; its ids are read once, its codes when they are needed.
+
+    Parameters
+    ----------
+    engine : Engine
+    method : {"exact", "rerank"}
+    candidates : int, optional
+        See `Engine.search`.
+
+    Examples
+    --------
+    >>> import bitrank
+    >>> engine = bitrank.connect("duckdb://")
+    >>> engine.create(n_bits=8)
+    >>> engine.add(np.uint8([[1], [2]]), ids=[7, 8])
+    >>> index = EngineIndex(engine)
+    >>> index.ids, index.codes([8])
+    (array([7, 8]), array([[2]], dtype=uint8))
+    """
+
+    weights = None
+
+    def __init__(self, engine: Engine, method: Method = "exact", candidates: int | None = None) -> None:
+        self._engine, self._method, self._candidates = engine, method, candidates
+        self.n_bits = engine.n_bits
+        self.ids: Ids = engine.ids()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def search(
+        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None = None, *, threads: int | None = None
+    ) -> Results:
+        """Search in the engine, which has its own threads."""
+        return self._engine.search(queries, k, weights, method=self._method, candidates=self._candidates)
+
+    def sample(self, n: int) -> Codes:
+        """Draw codes."""
+        return self._engine.sample(n)
+
+    def codes(self, ids: npt.ArrayLike) -> Codes:
+        """Look up codes by id."""
+        return self._engine.codes(ids)
