@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing, datasets
+import bitrank
+from bitrank import datasets
 from bitrank.codes import pack
 from bitrank.datasets.files import data_folder
 from bitrank.features import Gist
@@ -119,25 +120,44 @@ def draw_queries(y: npt.NDArray[Any], random: np.random.Generator, most: int = M
     return np.sort(np.concatenate(drawn))
 
 
+# Hashers by the names that the literature gives them.
+HASHER_CLASSES = {
+    "LSH": bitrank.LSH,
+    "SH": bitrank.SpectralHashing,
+    "ISOH": bitrank.IsotropicHashing,
+    "ITQ": bitrank.ITQ,
+    "SignBits": bitrank.SignBits,
+    "MDSH": bitrank.MultidimensionalSpectralHashing,
+    "BRE": bitrank.BinaryReconstructiveEmbeddings,
+    "BRE-labels": bitrank.BinaryReconstructiveEmbeddings,
+    "RSH": bitrank.RankingSupervisedHashing,
+    "OKH": bitrank.OnlineKernelHashing,
+    "MLH": bitrank.MinimalLossHashing,
+    "KSH": bitrank.KernelSupervisedHashing,
+}
+
+
 def make_hasher(name: str, n_bits: int, seed: int) -> Any:
-    """Make a hasher by the name that the paper gives it."""
-    if name == "SignBits":
-        return SignBits()
-    if name == "SH":
-        return SpectralHashing(n_bits)
-    return {"LSH": LSH, "ISOH": IsotropicHashing, "ITQ": ITQ}[name](n_bits, random_state=seed)
+    """Make a hasher with its defaults by the name that the literature gives it."""
+    hasher = HASHER_CLASSES[name]()
+    settings = {"n_bits": n_bits, "random_state": seed} | ({"target": "labels"} if name == "BRE-labels" else {})
+    return hasher.set_params(**{key: value for key, value in settings.items() if key in hasher.get_params()})
 
 
 def encode(group: Group, data: Data, rows: Split) -> Coded:
     """Fit the hasher of a group to the rows to learn from, and encode both parts."""
-    vectors, test_vectors = data.X[rows.train], data.X[rows.test]
-    hasher = make_hasher(group.hasher, group.n_bits, group.seed).fit(vectors)
-    values, test_values = hasher.project(vectors), hasher.project(test_vectors)
+    hasher = make_hasher(group.hasher, group.n_bits, group.seed).fit(data.X[rows.train], data.y[rows.train])
+    return encode_with(hasher, data, rows)
+
+
+def encode_with(hasher: Any, data: Data, rows: Split) -> Coded:
+    """Encode both parts of a split by a fitted hasher."""
+    values, test_values = hasher.project(data.X[rows.train]), hasher.project(data.X[rows.test])
     return Coded(
         *(pack(values > 0), values, data.y[rows.train]),
         *(pack(test_values > 0), test_values, data.y[rows.test]),
         rows.queries,
-        group.n_bits,
+        hasher.n_bits_,
         data.features[rows.train],
         data.features[rows.test[rows.queries]],
     )

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.judging import RECALLS
 from experiments.plan import HASHERS, LENGTHS
-from experiments.protocols import CLICK_C, CURVES, PAGES, QUADRUPLETS, RECALLS, SLOTS, STEPS
+from experiments.protocols import CLICK_C, CURVES, PAGES, QUADRUPLETS, SLOTS, STEPS
 from experiments.tables import Results
 
 TITLES = {

@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HASHERS = ("LSH", "SH", "ISOH", "ITQ")
+LEARNED_HASHERS = ("MDSH", "BRE", "BRE-labels", "RSH", "OKH", "MLH", "KSH")
+PUBLISHED_HASHERS = ("LSH", "SH", "ITQ", "BRE-labels", "MLH", "KSH")
+PUBLISHED_LENGTHS = (12, 24, 32, 48)
 QUICK_HASHERS = ("LSH", "ITQ")
 LENGTHS = (16, 32, 64, 96, 128)
 SEEDS = (0, 1, 2)
@@ -27,6 +30,11 @@ class Group(NamedTuple):
         return f"{self.protocol}/{self.dataset}/{self.hasher}-{self.n_bits}-{self.seed}"
 
 
+def learned(n_bits: int) -> str:
+    """Name the protocol of learned codes: at 64 bits it includes query vectors, which take the longest."""
+    return "learned-64" if n_bits == 64 else "learned"
+
+
 def groups(plan: str) -> list[Group]:
     """List the groups of a plan, sorted by data set, since a worker keeps one data set in memory.
 
@@ -40,6 +48,8 @@ def groups(plan: str) -> list[Group]:
             *(Group("full", "digits", hasher, 32, seed) for seed in (0, 1) for hasher in QUICK_HASHERS),
             *(Group("acdv", "digits", hasher, 64, seed) for hasher in HASHERS for seed in (0, 1)),
             *(Group("clicks", "digits", "ITQ", 32, seed) for seed in (0, 1)),
+            *(Group("learned", "digits", hasher, 32, 0) for hasher in LEARNED_HASHERS),
+            Group("stream", "digits", "ITQ", 32, 0),
             Group("picture", "digits", "ITQ", 32, 0),
         ]
     if plan != "reproduce":
@@ -55,5 +65,11 @@ def groups(plan: str) -> list[Group]:
         listed += [Group("acdv", "mnist", hasher, n_bits, seed) for hasher in HASHERS for n_bits in LENGTHS]
     listed += [Group("picture", "mnist", hasher, n_bits, 0) for hasher in HASHERS for n_bits in LENGTHS]
     listed += [Group("timing", "mnist", "ITQ", 64, 0)]
+    for dataset in IMAGES[:2]:
+        listed += [Group(learned(n), dataset, h, n, 0) for h in LEARNED_HASHERS for n in LENGTHS]
+        listed += [Group("eigenvalues", dataset, "MDSH", n, 0) for n in LENGTHS]
+        listed += [Group("published", dataset, h, n, 0) for h in PUBLISHED_HASHERS for n in PUBLISHED_LENGTHS]
+        listed += [Group("stream", dataset, "ITQ", 64, seed) for seed in SEEDS]
+    listed += [Group(learned(64), "mnist", "KSH", 64, seed) for seed in SEEDS[1:]]
     order = (*IMAGES, "banking77")
     return sorted(listed, key=lambda group: order.index(group.dataset))

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.svm import LinearSVC
 
 from bitrank import OnlineRankingSVM, RankingSVM
 from bitrank.codes import acdv, distances, unpack
-from bitrank.metrics import evaluate, mean_precision_recall
+from bitrank.metrics import evaluate
 from bitrank.ranking.quadruplets import draw_quadruplets
-from bitrank.vocabulary import Codes
+from experiments import learned_codes, stream
 from experiments.data import Coded, Data, Rows, Split, draw_queries, encode, make_hasher, split
+from experiments.judging import Records, curve, judge, record, sizes
 from experiments.plan import Group
 from experiments.rankings import Rankings
-
-Record = dict[str, Any]
-Records = Iterator[tuple[str, Record]]
 
 # Names of rankings, in the order of the tables.
 RANKINGS = (
@@ -59,7 +56,6 @@ UNSEEN = (
     "QueryVector-classes",
 )
 CURVES = ("Hamming", "WhRank-adaptive", "paper-exact", "RankingSVM", "QueryAdaptive", "QueryVector")
-RECALLS = np.linspace(0.02, 1, 50)
 
 QUADRUPLETS = (100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 QUADRUPLET_LEARNERS = ("paper-exact", "RankingSVM")
@@ -86,10 +82,10 @@ def compare(group: Group, wanted: list[str], data: Data) -> Records:
         query_codes, weights, _ = rankings.queries(name)
         fit_seconds = time.perf_counter() - start
         search = (coded.test_codes, coded.test_y, coded.queries, weights, query_codes)
-        record = _record(judge(*search), start, {**sizes(coded), "fit_seconds": fit_seconds})
+        cell = record(judge(*search), start, {**sizes(coded), "fit_seconds": fit_seconds})
         if group.seed == 0 and name in CURVES:
-            record["curve"] = curve(*search)
-        yield name, record
+            cell["curve"] = curve(*search)
+        yield name, cell
 
 
 def quadruplets(group: Group, wanted: list[str], data: Data) -> Records:
@@ -103,7 +99,7 @@ def quadruplets(group: Group, wanted: list[str], data: Data) -> Records:
         learner = RankingSVM(n_quadruplets=n)
         ranker = rankings.paper("exact", n) if name == "paper-exact" else rankings.learn(learner)
         figures = judge(coded.test_codes, coded.test_y, coded.queries, ranker.weights_)
-        yield cell, _record(figures, start, {**sizes(coded), "n_quadruplets": n})
+        yield cell, record(figures, start, {**sizes(coded), "n_quadruplets": n})
 
 
 def drift(group: Group, wanted: list[str], data: Data) -> Records:
@@ -151,7 +147,7 @@ def drift(group: Group, wanted: list[str], data: Data) -> Records:
             figures = judge(test_codes[:n], test_y[:n], present, vector)
             figures["map_old"] = judge(test_codes[:n], test_y[:n], present[present < size], vector)["map"]
             params = {"step": step, "n_train": n, "n_items": n, "n_queries": len(present), "fit_seconds": seconds[name]}
-            yield cell, _record(figures, start - seconds[name], params)
+            yield cell, record(figures, start - seconds[name], params)
 
 
 def clicks(group: Group, wanted: list[str], data: Data) -> Records:
@@ -172,7 +168,7 @@ def clicks(group: Group, wanted: list[str], data: Data) -> Records:
         for page in range(max(PAGES) + 1):
             if page in PAGES and (cell := f"explore{slots}-C{c}-pages{page}") in wanted:
                 figures = judge(coded.test_codes, coded.test_y, coded.queries, weights)
-                yield cell, _record(figures, start, {**sizes(coded), "pages": page, "slots": slots, "C": c})
+                yield cell, record(figures, start, {**sizes(coded), "pages": page, "slots": slots, "C": c})
             query = int(random.choice(users))
             shown = _page(coded, query, weights, slots, random)
             examined = random.random(PAGE_SIZE) < 1 / np.log2(np.arange(PAGE_SIZE) + 2)
@@ -207,7 +203,7 @@ def classify_differences(group: Group, wanted: list[str], data: Data) -> Records
     sets = [_differences(hasher, data, rows, group.n_bits, 10_000, random) for rows in parts]
     svm = LinearSVC(dual=False).fit(*sets[0])
     params = {"n_train_pairs": len(sets[0][1]), "n_test_pairs": len(sets[1][1])}
-    yield wanted[0], _record({"accuracy": svm.score(*sets[1])}, start, params)
+    yield wanted[0], record({"accuracy": svm.score(*sets[1])}, start, params)
 
 
 def show_differences(group: Group, wanted: list[str], data: Data) -> Records:
@@ -217,11 +213,11 @@ def show_differences(group: Group, wanted: list[str], data: Data) -> Records:
     rows = split("authors", data.y, group.seed).train
     hasher = make_hasher(group.hasher, group.n_bits, group.seed).fit(data.X[rows])
     bits, similar = _differences(hasher, data, rows, group.n_bits, 10_000, random)
-    record = _record({}, start, {"n_pairs": len(bits)})
+    cell = record({}, start, {"n_pairs": len(bits)})
     for name, part in (("same", bits[similar]), ("different", bits[~similar])):
-        record[name] = ["".join(map(str, row)) for row in part[:100]]
-        record[f"{name}_rate"] = part.mean(axis=0).tolist()
-    yield wanted[0], record
+        cell[name] = ["".join(map(str, row)) for row in part[:100]]
+        cell[f"{name}_rate"] = part.mean(axis=0).tolist()
+    yield wanted[0], cell
 
 
 def _differences(
@@ -244,39 +240,7 @@ def timing(group: Group, wanted: list[str], data: Data) -> Records:
     relevant = coded.test_y[coded.queries][:, None] == coded.test_y
     start = time.perf_counter()
     figures = evaluate(distances(coded.test_codes[coded.queries], coded.test_codes, weights), relevant)
-    yield wanted[0], _record(figures, start, sizes(coded))
-
-
-def judge(
-    codes: Codes, y: npt.NDArray[Any], queries: Rows, weights: Any, query_codes: Codes | None = None
-) -> dict[str, float]:
-    """Evaluate a ranking of the codes by these weights (None: plain Hamming) for queries given by row number.
-
-    `query_codes` replaces the queries' codes in the search.
-    """
-    return evaluate(_to_all(codes, queries, weights, query_codes), y[queries][:, None] == y)
-
-
-def curve(
-    codes: Codes, y: npt.NDArray[Any], queries: Rows, weights: Any, query_codes: Codes | None = None
-) -> list[float]:
-    """Return the mean precision at each value of `RECALLS`."""
-    to_all = _to_all(codes, queries, weights, query_codes)
-    precision, recall = mean_precision_recall(to_all, y[queries][:, None] == y)
-    return np.interp(RECALLS, recall, precision).round(4).tolist()
-
-
-def _to_all(codes: Codes, queries: Rows, weights: Any, query_codes: Codes | None) -> npt.NDArray[Any]:
-    return distances(codes[queries] if query_codes is None else query_codes, codes, weights, threads=1)
-
-
-def sizes(coded: Coded) -> Record:
-    """Return the number of rows to learn from, of rows to search, and of queries."""
-    return {"n_train": len(coded.codes), "n_items": len(coded.test_codes), "n_queries": len(coded.queries)}
-
-
-def _record(figures: dict[str, float], start: float, params: Record) -> Record:
-    return {"figures": figures, "seconds": time.perf_counter() - start, "params": dict(params)}
+    yield wanted[0], record(figures, start, sizes(coded))
 
 
 class Protocol(NamedTuple):
@@ -286,7 +250,7 @@ class Protocol(NamedTuple):
     compute: Callable[[Group, list[str], Data], Records]
 
 
-PROTOCOLS = {
+PROTOCOLS: dict[str, Protocol] = {
     "full": Protocol((*RANKINGS, "QueryVector", "Agreement"), compare),
     "authors": Protocol(RANKINGS, compare),
     "unseen": Protocol(UNSEEN, compare),
@@ -298,6 +262,11 @@ PROTOCOLS = {
     "acdv": Protocol(("linear-SVM",), classify_differences),
     "picture": Protocol(("pairs",), show_differences),
     "timing": Protocol(("WhRank",), timing),
+    "learned": Protocol(learned_codes.RANKINGS, learned_codes.compare),
+    "learned-64": Protocol(learned_codes.RANKINGS_64, learned_codes.compare),
+    "eigenvalues": Protocol(("MDSHRanker",), learned_codes.eigenvalues),
+    "published": Protocol(("Hamming",), learned_codes.published),
+    "stream": Protocol(stream.CELLS, stream.follow),
 }
 
 

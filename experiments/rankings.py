@@ -56,6 +56,8 @@ class Rankings:
                 return self.whrank.queries_for(values)
             case "Agreement":
                 return self.learn(bitrank.AgreementRanker(), queries=self.coded.values).queries_for(values)
+            case "QaRank":
+                return self.learn(bitrank.QaRank()).queries_for(codes)
             case "paper-EGD" | "paper-PGD" | "paper-exact":
                 return self.paper(name.removeprefix("paper-").lower(), self.n_paper).queries_for(codes)
             case "RankingSVM" if validation == "rows":
