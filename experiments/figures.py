@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments import stream as stream_protocol
 from experiments.judging import RECALLS
+from experiments.learned_report import stream_totals
 from experiments.plan import HASHERS, LENGTHS
 from experiments.protocols import CLICK_C, CURVES, PAGES, QUADRUPLETS, SLOTS, STEPS
 from experiments.tables import Results
@@ -30,6 +32,13 @@ STYLES: dict[str, dict[str, Any]] = {
     "Online": {"color": "#56b4e9"},
     "QueryAdaptive": {"color": "#d55e00", "linewidth": 2.2},
     "QueryVector": {"color": "#009e73", "linewidth": 2.2},
+}
+STREAM_STYLES: dict[str, dict[str, Any]] = {
+    "Hamming": STYLES["Hamming"],
+    "OnlineRankingSVM": STYLES["RankingSVM"],
+    "online query vectors": STYLES["QueryVector"],
+    "OKH": STYLES["QueryAdaptive"],
+    "OKH, old codes kept": {"color": "#d55e00", "linestyle": ":"},
 }
 
 
@@ -151,6 +160,34 @@ def clicks(results: Results, path: Path, datasets: Sequence[str], n_bits: int) -
                     axes.plot(*np.reshape(points, (-1, 2)).T, marker="o", label=f"{slots} explored, C={c}", **style)
             _tidy(axes, TITLES[dataset], "pages", label)
             axes.set_xticks(range(len(PAGES)), PAGES)
+    return _save(figure, path, drawn)
+
+
+def stream(results: Results, path: Path, datasets: Sequence[str], n_bits: int) -> bool:
+    """Draw MAP after each step of the stream, and the CPU seconds spent so far."""
+    figure = Figure(figsize=(4.6 * len(datasets), 6.4), layout="constrained")
+    panels = _panels(figure, 2, len(datasets))
+    drawn = False
+    steps = range(len(stream_protocol.N_CLASSES))
+    for column, dataset in enumerate(datasets):
+        above, below = panels[column], panels[column + len(datasets)]
+        for name in stream_protocol.LEARNERS:
+            means = [results.mean("stream", dataset, "ITQ", n_bits, f"{name}-step{step}") for step in steps]
+            totals = stream_totals(results, dataset, n_bits, name)
+            if None in means or totals is None:
+                continue
+            above.plot(steps, means, marker="o", markersize=4, label=name, **STREAM_STYLES[name])
+            seconds = np.cumsum(np.add(totals["learn_seconds"], totals["encode_seconds"]))
+            if seconds[-1] > 0:
+                below.plot(steps, seconds, marker="o", markersize=4, **STREAM_STYLES[name])
+            drawn = True
+        for step in steps[1:]:
+            if stream_protocol.N_CLASSES[step] > stream_protocol.N_CLASSES[step - 1]:
+                above.axvline(step - 0.5, color="#bbbbbb", linestyle=":")
+                below.axvline(step - 0.5, color="#bbbbbb", linestyle=":")
+        _tidy(above, f"{TITLES[dataset]}: dotted lines, two new classes", "step", "MAP")
+        _tidy(below, "cost", "step", "CPU seconds so far")
+        below.set_yscale("log")
     return _save(figure, path, drawn)
 
 

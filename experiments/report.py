@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import mean, pstdev
 
 from bitrank.files import replacing
-from experiments import cells, figures
-from experiments.plan import HASHERS, IMAGES, LENGTHS, QUICK_HASHERS, groups
+from experiments import cells, figures, learned_report
+from experiments.plan import HASHERS, IMAGES, LEARNED_HASHERS, LENGTHS, QUICK_HASHERS, groups, learned
 from experiments.protocols import CLICK_C, PAGES, QUADRUPLETS, SLOTS, STEPS, UNSEEN, rankings_of
 from experiments.tables import (
     MISSING,
@@ -82,6 +82,7 @@ def write_report(folder: Path, output: Path, quick: bool = False) -> None:
     _acdv(page)
     _online(page)
     _questions(page)
+    _learned(page)
     page.write(output / "results.md")
     fragment = [f"![{title}](docs/pictures/map_by_bits.png)", readme_table(results, page.images, quick)]
     _write(folder / "readme.md", fragment)
@@ -231,6 +232,32 @@ def _question(
             rows.append([name, *row])
         page.add(f"### {figures.TITLES[dataset]}: MAP · P@10 · P@100", markdown(["", *columns], rows))
         page.add(source(protocol, dataset))
+
+
+def _learned(page: Page) -> None:
+    """Add learned codes: beside published figures, what weights add to them, times, and the stream."""
+    results = page.results
+    if not page.quick:
+        page.add("## Learned codes beside published figures", _text("published"))
+        for dataset in page.large:
+            page.add(f"### {figures.TITLES[dataset]}", learned_report.beside_published(results, dataset))
+            page.add(source("published", dataset) + " Published: `experiments/published.csv`.")
+    page.add("## What weights add to learned codes", _text("learned"))
+    n_bits = 32 if page.quick else 64
+    for dataset in page.large:
+        table = learned_report.what_weights_add(results, dataset, LEARNED_HASHERS, n_bits)
+        page.add(f"### {figures.TITLES[dataset]}, learned codes", table, source(learned(n_bits), dataset))
+        if not page.quick:
+            page.add(learned_report.by_length(results, dataset), source("learned", dataset))
+    if not page.quick:
+        page.add("### Time of a fit", _text("learned-time"), learned_report.hasher_seconds(results, page.large))
+    page.add("## Online against online: a stream with new classes", _text("stream"))
+    drawn = figures.stream(results, page.pictures / "stream.png", page.large, n_bits)
+    page.picture(drawn, "stream.png", "MAP and cost while classes appear", source("stream", "<dataset>"))
+    for dataset in page.large:
+        page.add(f"### {figures.TITLES[dataset]}, stream", learned_report.stream_map(results, dataset, n_bits))
+        page.add("The whole stream costs:", learned_report.stream_cost(results, dataset, n_bits))
+        page.add(source("stream", dataset))
 
 
 def main(arguments: list[str] | None = None) -> None:

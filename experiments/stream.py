@@ -27,6 +27,9 @@ ORDER = {"cifar10": (0, 1, 8, 9, 2, 3, 4, 5, 6, 7)}
 LEARNERS = ("Hamming", "OnlineRankingSVM", "online query vectors", "OKH", "OKH, old codes kept")
 CELLS = tuple(f"{name}-step{step}" for step in range(len(N_CLASSES)) for name in LEARNERS)
 
+# CPU seconds of learning and of encoding; bytes of vectors read, of codes written, and of what searches must be told.
+COSTS = ("learn_seconds", "encode_seconds", "bytes_read", "bytes_written", "bytes_published")
+
 N_ARRIVALS = 1000  # labelled rows per step
 N_UPDATES, BATCH = 200, 10  # of the weights, in quadruplets
 N_PAIRS = 4000  # of the codes
@@ -107,7 +110,7 @@ class _Weights(_Plain):
         drawn = draw_quadruplets(self.data.y[arrivals], N_UPDATES * BATCH, codes=codes, random_state=self.seed)
         for batch in np.array_split(drawn, N_UPDATES):
             self.ranker.partial_fit(codes, batch)
-        return _cost(time.process_time() - start, published=4 * self.n_bits)
+        return _cost(time.process_time() - start, 0, 0, 0, 4 * self.n_bits)
 
     def queries(self, rows: Rows) -> Queries:
         return self.ranker.queries_for(self.codes[rows])
@@ -147,7 +150,7 @@ class _Vectors(_Plain):
             searched = self._searched(self.seen[held_out], blend)
             maps.append(_judge(self.seen[~held_out], self.y[~held_out], searched, self.y[held_out])["map"])
         self.blend = BLENDS[int(np.argmax(maps))]
-        return _cost(time.process_time() - start, published=sum(array.nbytes for array in self.network))
+        return _cost(time.process_time() - start, 0, 0, 0, sum(array.nbytes for array in self.network))
 
     def queries(self, rows: Rows) -> Queries:
         return self._searched(self.codes[rows], self.blend)
@@ -204,14 +207,6 @@ class _OldCodes(_Codes):
         return Queries(codes, np.ones((len(rows), self.n_bits), np.float32))
 
 
-def _cost(
-    learning: float = 0.0, encoding: float = 0.0, read: int = 0, written: int = 0, published: int = 0
-) -> dict[str, float]:
-    """CPU seconds of learning and of encoding; bytes of vectors read, of codes written, and of what a search needs."""
-    return {
-        "learn_seconds": learning,
-        "encode_seconds": encoding,
-        "bytes_read": read,
-        "bytes_written": written,
-        "bytes_published": published,
-    }
+def _cost(*costs: float) -> dict[str, float]:
+    """The first of `COSTS`, by name; the others are zero."""
+    return dict(zip(COSTS, (*costs, *[0] * (len(COSTS) - len(costs))), strict=True))
