@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import cells, report
-from experiments.plan import Group, groups
+from experiments import cells, report, stream
+from experiments.data import load, make_hasher
+from experiments.learned_codes import mean_average_precision_within
+from experiments.plan import PUBLISHED_HASHERS, PUBLISHED_LENGTHS, Group, groups
 from experiments.protocols import rankings_of
 from experiments.run import main as run_main
 
@@ -207,6 +209,50 @@ def test_paper_table_is_complete():
     keys = {(row["dataset"], row["hasher"], row["ranking"], row["n_bits"]) for row in rows}
     assert len(rows) == len(keys) == 180
     assert all(0 < float(row["map"]) < 1 for row in rows)
+
+
+def test_published_table_is_complete():
+    with open(ROOT / "experiments" / "published.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    keys = {(row["dataset"], row["hasher"], int(row["n_bits"])) for row in rows}
+    assert len(rows) == len(keys) == 40
+    assert {key[2] for key in keys} == set(PUBLISHED_LENGTHS)
+    assert {key[1] for key in keys} == set(PUBLISHED_HASHERS)
+
+
+def test_map_within_the_first_items():
+    to_items = np.array([[0, 1, 2, 3], [3, 2, 1, 0], [0, 1, 2, 3]])
+    relevant = np.array([[1, 0, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], bool)
+    # Precisions 1 and 2/3 among the first three; 1/2; nothing relevant among the first three.
+    expected = np.mean([(1 + 2 / 3) / 2, 1 / 2, 0])
+    assert mean_average_precision_within(to_items, relevant, 3) == pytest.approx(expected)
+
+
+def test_every_hasher_of_the_plan_can_be_made():
+    for group in groups("reproduce"):
+        hasher = make_hasher(group.hasher, group.n_bits, group.seed)
+        assert getattr(hasher, "random_state", group.seed) == group.seed
+        assert getattr(hasher, "n_bits", group.n_bits) == group.n_bits
+    assert make_hasher("BRE-labels", 8, 0).target == "labels"
+    assert make_hasher("BRE", 8, 0).target == "distances"
+
+
+def test_stream_measures_every_learner_at_every_step(monkeypatch):
+    for name, value in {"N_ARRIVALS": 200, "N_UPDATES": 5, "N_PAIRS": 50, "N_DESCENTS": 2}.items():
+        monkeypatch.setattr(stream, name, value)
+    group = Group("stream", "digits", "ITQ", 16, 0)
+    data = load("digits", 600)
+    measured = dict(stream.follow(group, list(stream.CELLS), data))
+    load.cache_clear()
+    assert tuple(measured) == stream.CELLS
+    for name, record in measured.items():
+        assert 0 < record["figures"]["map"] <= 1
+        costs = record["params"]
+        learner, step = name.split("-step")
+        assert (costs["bytes_published"] > 0) == (learner in ("OnlineRankingSVM", "online query vectors"))
+        assert (costs["bytes_read"] > 0) == (learner == "OKH" or (learner.startswith("OKH") and step in "0246"))
+        assert costs["bytes_read"] == 0 or costs["bytes_read"] / costs["bytes_written"] == 784 * 4 / 2
+    assert measured["OKH-step0"]["figures"] == measured["OKH, old codes kept-step0"]["figures"]
 
 
 def test_unknown_group_is_refused(tmp_path, capsys):
