@@ -131,7 +131,7 @@ def test_kernels_against_the_formula():
     fitted = kernel.fit_kernel(X, 20, np.random.RandomState(0))
     assert all(any((row == anchor).all() for row in X) for anchor in fitted.anchors)
     squared = np.array([[((x - anchor) ** 2).sum() for anchor in fitted.anchors] for x in X])
-    np.testing.assert_allclose(fitted.bandwidth, 2 * squared.mean())
+    np.testing.assert_allclose(fitted.bandwidth, kernel.WIDTH * squared.mean())
     means = np.exp(-squared / fitted.bandwidth).mean(axis=0)
     expected = [[np.exp(-((q - a) ** 2).sum() / fitted.bandwidth) for a in fitted.anchors] for q in Q]
     np.testing.assert_allclose(fitted(Q), expected - means, atol=1e-12)

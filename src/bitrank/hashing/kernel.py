@@ -11,12 +11,15 @@ from bitrank.hashing.hasher import Floats, blocks
 
 # Rows from which the bandwidth and the means of the kernels are estimated.
 MOST_ROWS = 10_000
+# Bandwidth, as a multiple of the mean squared distance to an anchor. The authors of KSH use 2; on held-out rows of
+# MNIST narrower kernels rank better (KSH of 12 bits: MAP .81 with 2, .84 with 0.5, .86 with 0.3, .68 with 0.1).
+WIDTH = 0.3
 
 SHAPES = {"anchors_": "md", "bandwidth_": "", "kernel_mean_": "m"}
 
 
 class AnchorKernel(NamedTuple):
-    """Anchors (m, d), twice the mean squared distance to them, and the mean of each anchor's kernel (m,)."""
+    """Anchors (m, d), the bandwidth of their kernels, and the mean of each anchor's kernel (m,)."""
 
     anchors: Floats
     bandwidth: Floats
@@ -45,7 +48,7 @@ def fit_kernel(X: npt.NDArray[Any], n_anchors: int, random: np.random.RandomStat
     if not np.isfinite(mean_distance):
         raise ValueError(f"X must hold values that can be squared and summed, got up to {np.abs(X).max():.3g}")
     # Below the smallest normal number all rows are equal up to rounding, and any bandwidth works.
-    bandwidth = np.asarray(2 * mean_distance if mean_distance > np.finfo(np.float64).tiny else 1.0)
+    bandwidth = np.asarray(WIDTH * mean_distance if mean_distance > np.finfo(np.float64).tiny else 1.0)
     kernel = AnchorKernel(anchors, bandwidth, np.zeros(len(anchors)))
     return kernel._replace(mean=kernel._uncentred(sample).mean(axis=0))
 

@@ -43,7 +43,7 @@ class KernelSupervisedHashing(SupervisedHasher):
     ----------
     anchors_ : float array of shape (n_anchors, n_features)
     bandwidth_ : float array of shape ()
-        Twice the mean squared distance of a vector to an anchor.
+        0.3 times the mean squared distance of a vector to an anchor.
     kernel_mean_ : float array of shape (n_anchors,)
     components_ : float array of shape (n_anchors, n_bits)
         Coefficients of the kernels.
