@@ -17,7 +17,6 @@ from experiments.plan import Group
 from experiments.rankings import Rankings
 
 RANKINGS = ("Hamming", "WhRank", "asymmetric", "paper-exact", "RankingSVM", "QaRank")
-RANKINGS_64 = (*RANKINGS, "QueryVector")
 DEPTH = 5000  # of the published MAP, as the survey describes it
 
 

@@ -10,8 +10,8 @@ from statistics import mean
 import numpy as np
 
 from experiments import stream
-from experiments.learned_codes import DEPTH, RANKINGS, RANKINGS_64
-from experiments.plan import LEARNED_HASHERS, LENGTHS, PUBLISHED_HASHERS, PUBLISHED_LENGTHS, learned
+from experiments.learned_codes import DEPTH, RANKINGS
+from experiments.plan import LEARNED_HASHERS, PUBLISHED_HASHERS, PUBLISHED_LENGTHS
 from experiments.tables import MISSING, Results, bold_best, markdown, short
 
 PUBLISHED = Path(__file__).parent / "published.csv"
@@ -23,6 +23,8 @@ def beside_published(results: Results, dataset: str) -> str:
         theirs = {(r["dataset"], r["hasher"], int(r["n_bits"])): float(r["map"]) for r in csv.DictReader(file)}
     rows = []
     for hasher in PUBLISHED_HASHERS:
+        if not any(results.cell("published", dataset, hasher, n, "Hamming") for n in PUBLISHED_LENGTHS):
+            continue
         row = []
         for n_bits in PUBLISHED_LENGTHS:
             key = ("published", dataset, hasher, n_bits, "Hamming")
@@ -38,47 +40,33 @@ def beside_published(results: Results, dataset: str) -> str:
     return markdown([f"ours / published (difference) · ours within {DEPTH}", *_bits(PUBLISHED_LENGTHS)], rows)
 
 
-def what_weights_add(results: Results, dataset: str, hashers: Sequence[str], n_bits: int) -> str:
-    """Show MAP · P@10 of every ranking on every hasher's codes at one length; the best of a row is bold."""
-    names = RANKINGS_64 if n_bits == 64 else RANKINGS
-    rows = []
-    for hasher in hashers:
-        keys = [(learned(n_bits), dataset, hasher, n_bits, name) for name in names]
-        parts = []
-        for figure in ("map", "p10"):
-            texts = [results.show(*key, figure=figure) for key in keys]
-            parts.append(bold_best(texts, [results.mean(*key, figure=figure) for key in keys]))
-        rows.append([hasher, *(MISSING if MISSING in pair else " · ".join(pair) for pair in zip(*parts, strict=True))])
-    return markdown([f"{n_bits} bits: MAP · P@10", *names], rows)
-
-
-def by_length(results: Results, dataset: str) -> str:
-    """Show MAP of every ranking at every length."""
+def what_weights_add(results: Results, dataset: str, n_bits: int) -> str:
+    """Show MAP · P@10 of every ranking on every hasher's codes; the best of a row is bold."""
+    columns = [*(("learned", name) for name in RANKINGS), ("vectors", "QueryVector")]
     rows = []
     for hasher in LEARNED_HASHERS:
-        for name in RANKINGS:
-            shown = [results.show(learned(n), dataset, hasher, n, name) for n in LENGTHS]
-            if any(text != MISSING for text in shown):
-                rows.append([hasher, name, *shown])
-        if hasher == "MDSH":
-            shown = [results.show("eigenvalues", dataset, hasher, n, "MDSHRanker") for n in LENGTHS]
-            rows.append([hasher, "MDSHRanker", *shown])
-    return markdown(["MAP", "", *_bits(LENGTHS)], rows)
+        keys = [(protocol, dataset, hasher, n_bits, name) for protocol, name in columns]
+        if all(results.mean(*key) is None for key in keys):
+            continue
+        rows.append([hasher, *_map_and_p10(results, keys), _seconds(results, keys[0])])
+        if hasher == "MDSH" and (own := _map_and_p10(results, [("eigenvalues", *keys[0][1:4], "MDSHRanker")]))[0]:
+            rows.append(["MDSH, its own weights", own[0], *[""] * len(columns)])
+    header = [f"{n_bits} bits: MAP · P@10", *(name for _, name in columns), "s to fit the hasher"]
+    return markdown(header, rows)
 
 
-def hasher_seconds(results: Results, datasets: Sequence[str]) -> str:
-    """Show the CPU seconds that a fit takes."""
-    rows = []
-    for hasher in LEARNED_HASHERS:
-        row = []
-        for dataset in datasets:
-            for n_bits in LENGTHS:
-                cells = results.by_seed.get((learned(n_bits), dataset, hasher, n_bits, "Hamming"), {})
-                seconds = [cell["params"]["hasher_seconds"] for cell in cells.values()]
-                row.append(f"{mean(seconds):.1f}" if seconds else MISSING)
-        rows.append([hasher, *row])
-    header = [f"{dataset}, {n_bits} bits" for dataset in datasets for n_bits in LENGTHS]
-    return markdown(["CPU seconds", *header], rows)
+def _map_and_p10(results: Results, keys: Sequence[tuple[str, str, str, int, str]]) -> list[str]:
+    parts = []
+    for figure in ("map", "p10"):
+        texts = [results.show(*key, figure=figure) for key in keys]
+        parts.append(bold_best(texts, [results.mean(*key, figure=figure) for key in keys]))
+    return ["" if MISSING in pair[0] else " · ".join(pair) for pair in zip(*parts, strict=True)]
+
+
+def _seconds(results: Results, key: tuple[str, str, str, int, str]) -> str:
+    """CPU seconds that the fit of a hasher takes."""
+    seconds = [cell["params"]["hasher_seconds"] for cell in results.by_seed.get(key, {}).values()]
+    return f"{mean(seconds):.1f}" if seconds else MISSING
 
 
 def stream_map(results: Results, dataset: str, n_bits: int) -> str:

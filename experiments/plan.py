@@ -11,6 +11,7 @@ HASHERS = ("LSH", "SH", "ISOH", "ITQ")
 LEARNED_HASHERS = ("MDSH", "BRE", "BRE-labels", "RSH", "OKH", "MLH", "KSH")
 PUBLISHED_HASHERS = ("LSH", "SH", "ITQ", "BRE-labels", "MLH", "KSH")
 PUBLISHED_LENGTHS = (12, 24, 32, 48)
+LEARNED_LENGTHS = (64,)
 QUICK_HASHERS = ("LSH", "ITQ")
 LENGTHS = (16, 32, 64, 96, 128)
 SEEDS = (0, 1, 2)
@@ -28,11 +29,6 @@ class Group(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.protocol}/{self.dataset}/{self.hasher}-{self.n_bits}-{self.seed}"
-
-
-def learned(n_bits: int) -> str:
-    """Name the protocol of learned codes: at 64 bits it includes query vectors, which take the longest."""
-    return "learned-64" if n_bits == 64 else "learned"
 
 
 def groups(plan: str) -> list[Group]:
@@ -65,11 +61,19 @@ def groups(plan: str) -> list[Group]:
         listed += [Group("acdv", "mnist", hasher, n_bits, seed) for hasher in HASHERS for n_bits in LENGTHS]
     listed += [Group("picture", "mnist", hasher, n_bits, 0) for hasher in HASHERS for n_bits in LENGTHS]
     listed += [Group("timing", "mnist", "ITQ", 64, 0)]
-    for dataset in IMAGES[:2]:
-        listed += [Group(learned(n), dataset, h, n, 0) for h in LEARNED_HASHERS for n in LENGTHS]
-        listed += [Group("eigenvalues", dataset, "MDSH", n, 0) for n in LENGTHS]
-        listed += [Group("published", dataset, h, n, 0) for h in PUBLISHED_HASHERS for n in PUBLISHED_LENGTHS]
-        listed += [Group("stream", dataset, "ITQ", 64, seed) for seed in SEEDS]
-    listed += [Group(learned(64), "mnist", "KSH", 64, seed) for seed in SEEDS[1:]]
+    listed += _learned_groups()
     order = (*IMAGES, "banking77")
     return sorted(listed, key=lambda group: order.index(group.dataset))
+
+
+def _learned_groups() -> list[Group]:
+    """List the groups of learned codes and of the stream."""
+    listed = []
+    for dataset in IMAGES[:2]:
+        codes = [(hasher, n_bits, 0) for hasher in LEARNED_HASHERS for n_bits in LEARNED_LENGTHS]
+        listed += [Group(protocol, dataset, *code) for protocol in ("learned", "vectors") for code in codes]
+        listed += [Group("eigenvalues", dataset, "MDSH", n_bits, 0) for n_bits in LEARNED_LENGTHS]
+        hashers = PUBLISHED_HASHERS if dataset == "mnist" else PUBLISHED_HASHERS[2:]  # as far as published
+        listed += [Group("published", dataset, h, n_bits, 0) for h in hashers for n_bits in PUBLISHED_LENGTHS]
+        listed += [Group("stream", dataset, "ITQ", 64, seed) for seed in SEEDS]
+    return listed

@@ -263,7 +263,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "picture": Protocol(("pairs",), show_differences),
     "timing": Protocol(("WhRank",), timing),
     "learned": Protocol(learned_codes.RANKINGS, learned_codes.compare),
-    "learned-64": Protocol(learned_codes.RANKINGS_64, learned_codes.compare),
+    "vectors": Protocol(("QueryVector",), learned_codes.compare),
     "eigenvalues": Protocol(("MDSHRanker",), learned_codes.eigenvalues),
     "published": Protocol(("Hamming",), learned_codes.published),
     "stream": Protocol(stream.CELLS, stream.follow),

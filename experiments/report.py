@@ -12,7 +12,7 @@ from statistics import mean, pstdev
 
 from bitrank.files import replacing
 from experiments import cells, figures, learned_report
-from experiments.plan import HASHERS, IMAGES, LEARNED_HASHERS, LENGTHS, QUICK_HASHERS, groups, learned
+from experiments.plan import HASHERS, IMAGES, LENGTHS, QUICK_HASHERS, groups
 from experiments.protocols import CLICK_C, PAGES, QUADRUPLETS, SLOTS, STEPS, UNSEEN, rankings_of
 from experiments.tables import (
     MISSING,
@@ -245,12 +245,9 @@ def _learned(page: Page) -> None:
     page.add("## What weights add to learned codes", _text("learned"))
     n_bits = 32 if page.quick else 64
     for dataset in page.large:
-        table = learned_report.what_weights_add(results, dataset, LEARNED_HASHERS, n_bits)
-        page.add(f"### {figures.TITLES[dataset]}, learned codes", table, source(learned(n_bits), dataset))
-        if not page.quick:
-            page.add(learned_report.by_length(results, dataset), source("learned", dataset))
-    if not page.quick:
-        page.add("### Time of a fit", _text("learned-time"), learned_report.hasher_seconds(results, page.large))
+        table = learned_report.what_weights_add(results, dataset, n_bits)
+        page.add(f"### {figures.TITLES[dataset]}, learned codes", table)
+        page.add(source("learned", dataset) + f" Query vectors: `vectors-{dataset}.jsonl`.")
     page.add("## Online against online: a stream with new classes", _text("stream"))
     drawn = figures.stream(results, page.pictures / "stream.png", page.large, n_bits)
     page.picture(drawn, "stream.png", "MAP and cost while classes appear", source("stream", "<dataset>"))
