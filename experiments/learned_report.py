@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments import stream
 from experiments.learned_codes import DEPTH, RANKINGS
-from experiments.plan import LEARNED_HASHERS, PUBLISHED_HASHERS, PUBLISHED_LENGTHS
+from experiments.plan import LEARNED_HASHERS, LENGTHS, PUBLISHED_HASHERS, PUBLISHED_LENGTHS
 from experiments.tables import MISSING, Results, bold_best, markdown, short
 
 PUBLISHED = Path(__file__).parent / "published.csv"
@@ -23,7 +23,7 @@ def beside_published(results: Results, dataset: str) -> str:
         theirs = {(r["dataset"], r["hasher"], int(r["n_bits"])): float(r["map"]) for r in csv.DictReader(file)}
     rows = []
     for hasher in PUBLISHED_HASHERS:
-        if not any(results.cell("published", dataset, hasher, n, "Hamming") for n in PUBLISHED_LENGTHS):
+        if ("published", dataset, hasher, PUBLISHED_LENGTHS[0]) not in results.n_seeds:
             continue
         row = []
         for n_bits in PUBLISHED_LENGTHS:
@@ -46,13 +46,24 @@ def what_weights_add(results: Results, dataset: str, n_bits: int) -> str:
     rows = []
     for hasher in LEARNED_HASHERS:
         keys = [(protocol, dataset, hasher, n_bits, name) for protocol, name in columns]
-        if all(results.mean(*key) is None for key in keys):
-            continue
         rows.append([hasher, *_map_and_p10(results, keys), _seconds(results, keys[0])])
-        if hasher == "MDSH" and (own := _map_and_p10(results, [("eigenvalues", *keys[0][1:4], "MDSHRanker")]))[0]:
-            rows.append(["MDSH, its own weights", own[0], *[""] * len(columns)])
+        if hasher == "MDSH":
+            own = _map_and_p10(results, [("eigenvalues", dataset, hasher, n_bits, "MDSHRanker")])
+            rows.append(["MDSH by its own weights", *own, *[""] * len(columns)])
     header = [f"{n_bits} bits: MAP · P@10", *(name for _, name in columns), "s to fit the hasher"]
     return markdown(header, rows)
+
+
+def by_length(results: Results, dataset: str) -> str:
+    """Show MAP at every length, of the rankings that have a cell."""
+    columns = [*(("learned", name) for name in RANKINGS), ("eigenvalues", "MDSHRanker"), ("vectors", "QueryVector")]
+    rows = []
+    for hasher in LEARNED_HASHERS:
+        for protocol, name in columns:
+            shown = [results.show(protocol, dataset, hasher, n_bits, name) for n_bits in LENGTHS]
+            if set(shown) != {MISSING}:
+                rows.append([hasher, name, *shown])
+    return markdown(["MAP", "", *_bits(LENGTHS)], rows)
 
 
 def _map_and_p10(results: Results, keys: Sequence[tuple[str, str, str, int, str]]) -> list[str]:
@@ -60,7 +71,7 @@ def _map_and_p10(results: Results, keys: Sequence[tuple[str, str, str, int, str]
     for figure in ("map", "p10"):
         texts = [results.show(*key, figure=figure) for key in keys]
         parts.append(bold_best(texts, [results.mean(*key, figure=figure) for key in keys]))
-    return ["" if MISSING in pair[0] else " · ".join(pair) for pair in zip(*parts, strict=True)]
+    return [MISSING if MISSING in pair[0] else " · ".join(pair) for pair in zip(*parts, strict=True)]
 
 
 def _seconds(results: Results, key: tuple[str, str, str, int, str]) -> str:

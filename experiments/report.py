@@ -248,6 +248,8 @@ def _learned(page: Page) -> None:
         table = learned_report.what_weights_add(results, dataset, n_bits)
         page.add(f"### {figures.TITLES[dataset]}, learned codes", table)
         page.add(source("learned", dataset) + f" Query vectors: `vectors-{dataset}.jsonl`.")
+        if not page.quick:
+            page.add(learned_report.by_length(results, dataset))
     page.add("## Online against online: a stream with new classes", _text("stream"))
     drawn = figures.stream(results, page.pictures / "stream.png", page.large, n_bits)
     page.picture(drawn, "stream.png", "MAP and cost while classes appear", source("stream", "<dataset>"))
