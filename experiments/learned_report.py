@@ -11,9 +11,11 @@ import numpy as np
 
 from experiments import stream
 from experiments.learned_codes import DEPTH, RANKINGS
-from experiments.plan import LEARNED_HASHERS, LENGTHS, PUBLISHED_HASHERS, PUBLISHED_LENGTHS
+from experiments.plan import LEARNED_HASHERS, PUBLISHED_HASHERS, PUBLISHED_LENGTHS
 from experiments.tables import MISSING, Results, bold_best, markdown, short
 
+# What the report says of a protocol and data set without any cell.
+NOT_COMPUTED = "Not computed yet; `make reproduce` does."
 PUBLISHED = Path(__file__).parent / "published.csv"
 
 
@@ -48,22 +50,10 @@ def what_weights_add(results: Results, dataset: str, n_bits: int) -> str:
         keys = [(protocol, dataset, hasher, n_bits, name) for protocol, name in columns]
         rows.append([hasher, *_map_and_p10(results, keys), _seconds(results, keys[0])])
         if hasher == "MDSH":
-            own = _map_and_p10(results, [("eigenvalues", dataset, hasher, n_bits, "MDSHRanker")])
-            rows.append(["MDSH by its own weights", *own, *[""] * len(columns)])
+            by_eigenvalues = _map_and_p10(results, [("eigenvalues", dataset, hasher, n_bits, "MDSHRanker")])
+            rows.append(["MDSH by its own weights", *by_eigenvalues, *[""] * len(columns)])
     header = [f"{n_bits} bits: MAP · P@10", *(name for _, name in columns), "s to fit the hasher"]
     return markdown(header, rows)
-
-
-def by_length(results: Results, dataset: str) -> str:
-    """Show MAP at every length, of the rankings that have a cell."""
-    columns = [*(("learned", name) for name in RANKINGS), ("eigenvalues", "MDSHRanker"), ("vectors", "QueryVector")]
-    rows = []
-    for hasher in LEARNED_HASHERS:
-        for protocol, name in columns:
-            shown = [results.show(protocol, dataset, hasher, n_bits, name) for n_bits in LENGTHS]
-            if set(shown) != {MISSING}:
-                rows.append([hasher, name, *shown])
-    return markdown(["MAP", "", *_bits(LENGTHS)], rows)
 
 
 def _map_and_p10(results: Results, keys: Sequence[tuple[str, str, str, int, str]]) -> list[str]:

@@ -236,27 +236,31 @@ def _question(
 
 def _learned(page: Page) -> None:
     """Add learned codes: beside published figures, what weights add to them, times, and the stream."""
-    results = page.results
+    results, n_bits = page.results, 32 if page.quick else 64
     if not page.quick:
         page.add("## Learned codes beside published figures", _text("published"))
         for dataset in page.large:
-            page.add(f"### {figures.TITLES[dataset]}", learned_report.beside_published(results, dataset))
-            page.add(source("published", dataset) + " Published: `experiments/published.csv`.")
+            table = learned_report.beside_published(results, dataset)
+            sources = source("published", dataset) + " Published: `experiments/published.csv`."
+            _computed(page, "published", dataset, f"{figures.TITLES[dataset]}, published", table, sources)
     page.add("## What weights add to learned codes", _text("learned"))
-    n_bits = 32 if page.quick else 64
     for dataset in page.large:
         table = learned_report.what_weights_add(results, dataset, n_bits)
-        page.add(f"### {figures.TITLES[dataset]}, learned codes", table)
-        page.add(source("learned", dataset) + f" Query vectors: `vectors-{dataset}.jsonl`.")
-        if not page.quick:
-            page.add(learned_report.by_length(results, dataset))
+        sources = source("learned", dataset) + f" Query vectors: `vectors-{dataset}.jsonl`."
+        _computed(page, "learned", dataset, f"{figures.TITLES[dataset]}, learned codes", table, sources)
     page.add("## Online against online: a stream with new classes", _text("stream"))
-    drawn = figures.stream(results, page.pictures / "stream.png", page.large, n_bits)
+    streamed = [dataset for dataset in page.large if results.params("stream", dataset)]
+    drawn = bool(streamed) and figures.stream(results, page.pictures / "stream.png", streamed, n_bits)
     page.picture(drawn, "stream.png", "MAP and cost while classes appear", source("stream", "<dataset>"))
     for dataset in page.large:
-        page.add(f"### {figures.TITLES[dataset]}, stream", learned_report.stream_map(results, dataset, n_bits))
-        page.add("The whole stream costs:", learned_report.stream_cost(results, dataset, n_bits))
-        page.add(source("stream", dataset))
+        tables = [learned_report.stream_map(results, dataset, n_bits), "The whole stream costs:"]
+        tables += [learned_report.stream_cost(results, dataset, n_bits), source("stream", dataset)]
+        _computed(page, "stream", dataset, f"{figures.TITLES[dataset]}, stream", *tables)
+
+
+def _computed(page: Page, protocol: str, dataset: str, title: str, *parts: str) -> None:
+    """Add a section, or say that none of its cells is computed."""
+    page.add(f"### {title}", *(parts if page.results.params(protocol, dataset) else (learned_report.NOT_COMPUTED,)))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -57,14 +57,14 @@ def follow(group: Group, wanted: list[str], data: Data) -> Records:
         present = order[:n_classes]
         arrivals = _draw_arrivals(by_class, present, random)
         inside = np.flatnonzero(np.isin(data.y[items], present))
-        asked = queries[np.isin(data.y[items][queries], present)]
+        present_queries = queries[np.isin(data.y[items][queries], present)]
         for name, learner in zip(LEARNERS, learners, strict=True):
             start = time.perf_counter()
             cost = learner.learn(arrivals, inside)
-            codes, searched = learner.codes[inside], learner.queries(asked)
+            codes, searched = learner.codes[inside], learner.queries(present_queries)
             y = data.y[items]
-            figures = _judge(codes, y[inside], searched, y[asked])
-            params = {"n_items": len(inside), "n_queries": len(asked), "n_classes": n_classes, **cost}
+            figures = _judge(codes, y[inside], searched, y[present_queries])
+            params = {"n_items": len(inside), "n_queries": len(present_queries), "n_classes": n_classes, **cost}
             if (cell := f"{name}-step{step}") in wanted:
                 yield cell, record(figures, start, params)
 

@@ -1,4 +1,4 @@
-"""Binary reconstructive embeddings: Hamming distances near given distances, by exact coordinate descent."""
+"""Binary reconstructive embeddings: Hamming distances that reconstruct distances, by exact coordinate descent."""
 
 from __future__ import annotations
 

@@ -118,12 +118,12 @@ def learn_bits(K: Floats, classes: Rows, n_bits: int) -> Floats:
         _, top = scipy.linalg.eigh(spectral, subset_by_index=[m - 1, m - 1])
         start = basis @ top[:, 0] * np.sqrt(n)
         start *= np.sign(start[np.abs(start).argmax()])  # the sign of an eigenvector is arbitrary
-        found = scipy.optimize.minimize(
+        optimum = scipy.optimize.minimize(
             smoothed, start, (small, residual), method="L-BFGS-B", jac=True, options={"maxiter": MAX_ITER}
         ).x
-        candidates = [np.where(K @ a > 0, 1.0, -1.0) for a in (start, found)]
+        candidates = [np.where(K @ a > 0, 1.0, -1.0) for a in (start, optimum)]
         better = int(np.argmax([b @ (residual @ b) for b in candidates]))
-        coefficients[:, k], bits[:, k] = (start, found)[better], candidates[better]
+        coefficients[:, k], bits[:, k] = (start, optimum)[better], candidates[better]
         projected = white.T @ bits[:, k]
         spectral -= np.outer(projected, projected)
         residual = residual._replace(bits=bits[:, : k + 1])

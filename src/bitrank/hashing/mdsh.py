@@ -92,8 +92,8 @@ class MultidimensionalSpectralHashing(Hasher):
         for column, along in enumerate(values.T):
             places = np.rint((along - low[column]) / (high[column] - low[column]) * (N_GRID - 1)).astype(np.int64)
             step = (high[column] - low[column]) / sigma / (N_GRID - 1)
-            found, relative = eigenfunctions(np.bincount(places, minlength=N_GRID), step, n_bits)
-            functions.append(found)
+            column_functions, relative = eigenfunctions(np.bincount(places, minlength=N_GRID), step, n_bits)
+            functions.append(column_functions)
             eigenvalues.append(relative)
             component.append(np.full(len(relative), column))
         largest = np.argsort(-np.concatenate(eigenvalues), kind="stable")[:n_bits]

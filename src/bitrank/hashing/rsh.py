@@ -93,10 +93,10 @@ def maximise(B: Floats, W: Floats) -> Floats:
         return W
     multipliers = np.zeros((W.shape[1], W.shape[1]))
     for _ in progress(range(N_UPDATES), label="multipliers of RSH"):
-        found = scipy.optimize.minimize(
+        solution = scipy.optimize.minimize(
             lagrangian, W.ravel(), (B, multipliers, penalty), method="L-BFGS-B", jac=True, options={"maxiter": 50}
         )
-        W = found.x.reshape(W.shape)
+        W = solution.x.reshape(W.shape)
         multipliers = multipliers + penalty * (W.T @ W - np.eye(len(multipliers)))
     return W
 
