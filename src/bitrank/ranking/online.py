@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.checks import check_codes, check_weights
+from bitrank.progress import progress
 from bitrank.ranking import gate
 from bitrank.ranking.constraints import check_constraints, triplets_from_clicks
 from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, QueryRows, check_query_rows
@@ -237,7 +238,7 @@ class OnlineRankingSVM(GatedRanker):
     def _stream(self, evidence: ConstraintEvidence) -> _State:
         """Update with all constraints, one small batch after the other, from the start."""
         state = self._start(evidence.n_bits, constraints_of(evidence))
-        for first in range(0, len(evidence.rows), _BATCH):
+        for first in progress(range(0, len(evidence.rows), _BATCH), label="stream of updates"):
             state = self._update(state, constraints_of(evidence, slice(first, first + _BATCH)))
         return state
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bitrank.checks import check_weights
+from bitrank.progress import progress
 from bitrank.ranking import gate
 from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, PairEvidence, QueryRows
 from bitrank.ranking.held_out import Validation, some_rows
@@ -149,7 +150,7 @@ class RankingSVM(GatedRanker):
     ) -> Iterator[tuple[dict[str, Any], Factor]]:
         """Weights for several constants, each solved from the weights before."""
         start, constraints.precise = None, False
-        for some in tried:
+        for some in progress(tried, label="weights per bit, to choose the constants"):
             start = self._solve(constraints, **some, start=start, tol=_CANDIDATE_TOLERANCE).weights
             yield some, start.astype(np.float32)
 
