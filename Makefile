@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
-.PHONY: demo test test-all test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs wheel coverage sanitize bench \
+.PHONY: demo test test-all test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs wheel cross coverage sanitize bench \
   bench-learning bench-evidence bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
@@ -87,6 +87,12 @@ wheel:
 	build/wheel/source/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls $$PWD/dist/*.tar.gz)[demo]"
 	cd build/wheel && source/bin/bitrank demo --output source/demo
 	ls -l dist
+
+# The kernel compiled for Windows, macOS and Linux on both processors by Zig's Clang, from PyPI; nothing is linked or run.
+cross:
+	test -d $(VENV)-cross || $(PYTHON) -m venv $(VENV)-cross
+	$(VENV)-cross/bin/python -m pip install --quiet --disable-pip-version-check ziglang
+	$(VENV)-cross/bin/python scripts/cross_compile.py
 
 # Line coverage by all tests, of the Python package and of the kernel, built with counters in a virtualenv of its own.
 coverage: browser

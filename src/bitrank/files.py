@@ -9,6 +9,7 @@ import io
 import json
 import os
 import secrets
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,8 +139,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Flush the content of a file, or the entries of a folder, to disk."""
-    handle = os.open(path, os.O_RDONLY)
+    """Flush the content of a file, or the entries of a folder, to disk; Windows does the latter by itself."""
+    if sys.platform == "win32" and os.path.isdir(path):
+        return
+    handle = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

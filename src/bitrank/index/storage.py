@@ -7,11 +7,11 @@ the old index or the new one.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import secrets
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -190,9 +190,19 @@ def _remove(files: Iterator[Path]) -> None:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Lock a folder for one writer; the lock ends with its process."""
-    handle = os.open(folder, os.O_RDONLY)
+    if sys.platform == "win32":  # folders cannot be opened there
+        import msvcrt
+
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    else:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        if sys.platform == "win32":
+            msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
