@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <tuple>
@@ -120,16 +122,49 @@ bitrank::Segment segment_of(const SegmentArrays &arrays, std::size_t n_bytes) {
     return out;
 }
 
-bitrank::Search search_of(const Codes &queries, const Weights &weights, const Bits &order,
-                          const std::vector<SegmentArrays> &segments, std::size_t threads) {
-    bitrank::Search task{queries.data(), queries.shape(0), weights.data(), weights.shape(0) > 1, order_of(order), {},
-                         1, std::numeric_limits<float>::infinity(), threads, chosen_path().scanner};
-    require(weights.shape(1) == task.order.n_bits, "weights must have one column per bit");
-    require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0),
-            "weights must have one row, or one per query");
-    require(queries.shape(1) == task.order.n_bytes(), "queries must have ceil(n_bits / 8) bytes");
-    for (const auto &arrays : segments) task.segments.push_back(segment_of(arrays, task.order.n_bytes()));
-    return task;
+// The segments of an index; keeps their arrays.
+struct Segments {
+    std::vector<SegmentArrays> arrays;
+    std::size_t n_bytes;
+    std::vector<bitrank::Segment> views;
+
+    Segments(std::vector<SegmentArrays> segments, std::size_t width) : arrays(std::move(segments)), n_bytes(width) {
+        for (const auto &segment : arrays) views.push_back(segment_of(segment, n_bytes));
+    }
+};
+
+// Weights of one or several queries for one order of bits. One row is prepared at its first search, once per kind of
+// tables.
+struct Weightings {
+    std::size_t n_rows, n_bits;
+    std::vector<float> weights;
+    std::vector<std::uint16_t> bits;
+    std::mutex lock;
+    std::map<unsigned, std::shared_ptr<const bitrank::Weighting>> prepared;
+
+    Weightings(const Weights &rows, const Bits &order)
+        : n_rows(rows.shape(0)), n_bits(rows.shape(1)), weights(rows.data(), rows.data() + rows.size()),
+          bits(order.data(), order.data() + order.size()) {
+        require(order_of(order).n_bits == n_bits, "weights must have one column per bit");
+    }
+    std::shared_ptr<const bitrank::Weighting> prepare(unsigned index_bits) {
+        if (n_rows != 1) return nullptr;
+        const std::lock_guard<std::mutex> guard(lock);
+        auto &weighting = prepared[index_bits];
+        if (!weighting)
+            weighting = std::make_shared<bitrank::Weighting>(weights.data(), bitrank::Order{n_bits, bits.data()}, index_bits);
+        return weighting;
+    }
+};
+
+bitrank::Search search_of(const Codes &queries, Weightings &weightings, const Segments &segments, std::size_t threads) {
+    const bitrank::Scanner *scanner = chosen_path().scanner;
+    const bitrank::Order order{weightings.n_bits, weightings.bits.data()};
+    require(weightings.n_rows == 1 || weightings.n_rows == queries.shape(0), "weights must have one row, or one per query");
+    require(queries.shape(1) == order.n_bytes() && segments.n_bytes == order.n_bytes(),
+            "queries and segments must have ceil(n_bits / 8) bytes");
+    return {queries.data(), queries.shape(0), weightings.weights.data(), weightings.n_rows != 1, order, segments.views, 1,
+            std::numeric_limits<float>::infinity(), threads, scanner, weightings.prepare(scanner->index_bits)};
 }
 
 template <typename T>
@@ -140,39 +175,53 @@ Result<T> matrix_of(std::vector<T> values, std::size_t n_rows, std::size_t n_col
     return Result<T>(first, {n_rows, n_columns}, owner);
 }
 
-// Ids, distances and rows of the k nearest within the radius, padded to k columns; k = 0 returns all, padded to the
-// longest list.
-auto search(Codes queries, Weights weights, Bits order, std::vector<SegmentArrays> segments, std::size_t k,
-            float radius, std::size_t threads) {
-    bitrank::Search task = search_of(queries, weights, order, segments, threads);
-    task.k = k ? k : std::numeric_limits<std::size_t>::max();
+// Fill ids and distances (n_queries, k), and rows unless it is empty, with the k nearest, padded with -1 and infinity.
+void search(Codes queries, Weightings &weightings, const Segments &segments, Matrix<std::int64_t> ids,
+            Matrix<float> distances, std::optional<Matrix<std::int64_t>> rows, std::size_t threads) {
+    bitrank::Search task = search_of(queries, weightings, segments, threads);
+    const std::size_t n = queries.shape(0);
+    task.k = ids.shape(1);
+    require(task.k > 0 && ids.shape(0) == n && distances.shape(0) == n && distances.shape(1) == task.k &&
+                (!rows || (rows->shape(0) == n && rows->shape(1) == task.k)),
+            "ids, distances and rows must be (n_queries, k)");
+    nb::gil_scoped_release release;
+    const auto hits = bitrank::search(task);
+    for (std::size_t q = 0; q < n; ++q)
+        for (std::size_t i = 0; i < task.k; ++i) {
+            const bool hit = i < hits[q].size();
+            ids.data()[q * task.k + i] = hit ? hits[q][i].id : -1;
+            distances.data()[q * task.k + i] = hit ? hits[q][i].distance : std::numeric_limits<float>::infinity();
+            if (rows) rows->data()[q * task.k + i] = hit ? hits[q][i].row : -1;
+        }
+}
+
+// Ids and distances of all rows within the radius, padded to the longest list.
+auto search_radius(Codes queries, Weightings &weightings, const Segments &segments, float radius, std::size_t threads) {
+    bitrank::Search task = search_of(queries, weightings, segments, threads);
+    task.k = bitrank::all_rows;
     task.radius = radius;
-    std::vector<std::int64_t> ids, rows;
+    std::vector<std::int64_t> ids;
     std::vector<float> distances;
-    std::size_t width = k;
+    std::size_t width = 0;
     {
         nb::gil_scoped_release release;
         const auto hits = bitrank::search(task);
-        if (!k)
-            for (const auto &list : hits) width = std::max(width, list.size());
+        for (const auto &list : hits) width = std::max(width, list.size());
         ids.assign(hits.size() * width, -1);
         distances.assign(hits.size() * width, std::numeric_limits<float>::infinity());
-        rows.assign(hits.size() * width, -1);
         for (std::size_t q = 0; q < hits.size(); ++q)
             for (std::size_t i = 0; i < hits[q].size(); ++i) {
                 ids[q * width + i] = hits[q][i].id;
                 distances[q * width + i] = hits[q][i].distance;
-                rows[q * width + i] = hits[q][i].row;
             }
     }
     const std::size_t n = queries.shape(0);
-    return std::make_tuple(matrix_of(std::move(ids), n, width), matrix_of(std::move(distances), n, width),
-                           matrix_of(std::move(rows), n, width));
+    return std::make_tuple(matrix_of(std::move(ids), n, width), matrix_of(std::move(distances), n, width));
 }
 
-void score(Codes queries, Weights weights, Bits order, std::vector<SegmentArrays> segments,
-           Matrix<const std::int64_t> rows, Matrix<float> out, std::size_t threads) {
-    const bitrank::Search task = search_of(queries, weights, order, segments, threads);
+void score(Codes queries, Weightings &weightings, const Segments &segments, Matrix<const std::int64_t> rows,
+           Matrix<float> out, std::size_t threads) {
+    const bitrank::Search task = search_of(queries, weightings, segments, threads);
     require(rows.shape(0) == queries.shape(0) && out.shape(0) == rows.shape(0) && out.shape(1) == rows.shape(1),
             "rows and out must be (n_queries, n)");
     nb::gil_scoped_release release;
@@ -279,9 +328,13 @@ NB_MODULE(_kernel, module) {
     module.def("weighted_hamming_to_rows", &weighted_hamming_to_rows, "queries"_a, "codes"_a, "rows"_a, "weights"_a,
                "out"_a.noconvert(), "threads"_a = 1);
     module.def("hamming", &hamming, "queries"_a, "codes"_a, "out"_a.noconvert(), "threads"_a = 1);
-    module.def("search", &search, "queries"_a, "weights"_a, "order"_a, "segments"_a, "k"_a, "radius"_a, "threads"_a);
-    module.def("score", &score, "queries"_a, "weights"_a, "order"_a, "segments"_a, "rows"_a, "out"_a.noconvert(),
-               "threads"_a);
+    nb::class_<Segments>(module, "Segments")
+        .def(nb::init<std::vector<SegmentArrays>, std::size_t>(), "segments"_a, "n_bytes"_a);
+    nb::class_<Weightings>(module, "Weightings").def(nb::init<const Weights &, const Bits &>(), "weights"_a, "order"_a);
+    module.def("search", &search, "queries"_a, "weights"_a, "segments"_a, "ids"_a.noconvert(), "distances"_a.noconvert(),
+               "rows"_a.noconvert().none(), "threads"_a);
+    module.def("search_radius", &search_radius, "queries"_a, "weights"_a, "segments"_a, "radius"_a, "threads"_a);
+    module.def("score", &score, "queries"_a, "weights"_a, "segments"_a, "rows"_a, "out"_a.noconvert(), "threads"_a);
     module.def("sorted_rows", &sorted_rows, "codes"_a, "ids"_a, "order"_a, "rows"_a.noconvert(), "threads"_a);
     module.def("build", &build, "codes"_a, "rows"_a, "order"_a, "blocks"_a.noconvert(), "bounds"_a.noconvert(),
                "supers"_a.noconvert(), "threads"_a);

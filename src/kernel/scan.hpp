@@ -1,5 +1,5 @@
-// The inner loops of a search: lower bounds of 64 weighted distances at a time, by table look-up on half bytes; one
-// implementation per instruction set.
+// The inner loops of a search: lower bounds of 64 weighted distances at a time, by table look-up on a few bits of each
+// byte; one implementation per instruction set.
 #pragma once
 
 #include <cstddef>
@@ -10,34 +10,72 @@ namespace bitrank {
 // Rows per block and blocks per super-block: a cache line holds one byte of each, a word one bit of each.
 constexpr std::size_t lane_count = 64;
 
-// The tables of one query. A table has one entry per value of a half byte and starts at (2 * byte + half) * 16, the high
-// half first. Entries are rounded down, so that their sum is a lower bound of the distance.
+// Rows whose exact distances are computed together.
+constexpr std::size_t rows_together = 16;
+
+// Queries whose bounds of the same rows are computed together.
+constexpr std::size_t queries_per_scan = 4;
+
+// How a path splits the bytes of a row into indices of tables: four look-ups per step of two bytes (half bytes, the high
+// half first), or per step of three (the low six bits of each byte, then the high two of all three, the first byte lowest).
+struct Lookups {
+    std::size_t n_bytes;
+    unsigned index_bits;  // 4 or 6
+
+    static constexpr std::size_t per_step = 4;
+    std::size_t step_bytes() const { return index_bits == 4 ? 2 : 3; }
+    std::size_t n_steps() const { return (n_bytes + step_bytes() - 1) / step_bytes(); }
+    std::size_t n_tables() const { return n_steps() * per_step; }
+    std::size_t n_entries() const { return std::size_t{1} << index_bits; }
+    // The bit of a row, counted from the first, that is bit i of the index of a table; it may be past the last.
+    std::size_t bit(std::size_t table, std::size_t i) const {
+        if (index_bits == 4) return table * 4 + 3 - i;
+        const std::size_t byte = table / 4 * 3;
+        return table % 4 < 3 ? (byte + table % 4) * 8 + 7 - i : (byte + i / 2) * 8 + 1 - i % 2;
+    }
+};
+
+// The tables of one query. Entries are rounded down, so that their sum is a lower bound of the distance.
 struct Tables {
     std::size_t n_bytes;
-    const std::uint8_t *rows;    // indexed by the half byte of a code; the query is folded in
-    const std::uint8_t *blocks;  // indexed by the half byte of (code xor query)
+    const std::uint8_t *rows;    // per look-up, indexed by bits of a row; the query is folded in
+    const std::uint8_t *blocks;  // 16 entries per half byte of (code xor query), the high half first
     const std::uint8_t *query;   // n_bytes
     std::uint16_t limit;         // the largest sum within reach; at most 254 for the 8-bit functions
+    // For the 16-bit functions: 8-bit sums are widened after two look-ups before step `fine`, then after four before step
+    // `middle`, then after eight. Rows may all be beyond reach from step `test_from` on.
+    std::size_t fine, middle, test_from;
 };
 
 struct Scanner {
+    unsigned index_bits;
     // For every block b in the bit set `now`, at blocks + b * n_bytes * 64, set survivors[b] to the rows whose sum is
     // within the limit. `live` has all blocks of the super-block that are still to be scanned.
     void (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
                   std::uint64_t *survivors);
     void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
                    std::uint64_t *survivors);
+    // The same for four queries: survivors has 64 words per query.
+    void (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+                          std::uint64_t *survivors);
+    void (*rows16_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+                           std::uint64_t *survivors);
     // Blocks of a super-block within the limit, judged by the bits that all rows of a block share.
     std::uint64_t (*blocks8)(const std::uint8_t *bounds, const Tables &tables);
     std::uint64_t (*blocks16)(const std::uint8_t *bounds, const Tables &tables);
     // Blocks whose rows differ only in the bits set in `free` (n_bytes).
     std::uint64_t (*uniform)(const std::uint8_t *bounds, const std::uint8_t *free, std::size_t n_bytes);
+    // Exact distances of 16 rows from their differences (n_bytes, 16): weights summed in float32 within each byte and then
+    // over the bytes, in the caller's order. Bit i of the caller is bit positions[i] of a difference.
+    void (*distances)(const std::uint8_t *differences, const std::uint16_t *positions, const float *weights,
+                      std::size_t n_bits, float *out);
 };
 
 extern const Scanner scalar_scanner;
 #if defined(__x86_64__)
 extern const Scanner avx2_scanner;
 extern const Scanner avx512_scanner;
+extern const Scanner avx512vbmi_scanner;
 #elif defined(__aarch64__)
 extern const Scanner neon_scanner;
 #endif

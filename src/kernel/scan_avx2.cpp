@@ -9,6 +9,9 @@ namespace {
 struct Line {
     __m256i a, b;
 
+    static constexpr unsigned index_bits = 4;
+    static constexpr std::size_t blocks_of_one = 1, blocks_of_four = 1;
+    static void expand(const Line *lines, Line *indices) { expand_half_bytes(lines, indices); }
     static Line load(const std::uint8_t *p) {
         const auto *lines = reinterpret_cast<const __m256i *>(p);
         return {_mm256_loadu_si256(lines), _mm256_loadu_si256(lines + 1)};
@@ -35,6 +38,7 @@ struct Line {
         const auto b = static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(x.b, top)));
         return ~(a | std::uint64_t{b} << 32);
     }
+    static Line look_up16(const std::uint8_t *p, const Line &x) { return look_up(table(p), x); }
 };
 
 // 16-bit sums of even bytes include the odd bytes in their upper half; `within` subtracts them.
@@ -66,6 +70,6 @@ struct Sums {
 
 }  // namespace
 
-const Scanner avx2_scanner{rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>, uniform<Line>};
+const Scanner avx2_scanner = scanner_of<Line, Sums>();
 
 }  // namespace bitrank

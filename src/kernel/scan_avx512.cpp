@@ -9,6 +9,9 @@ namespace {
 struct Line {
     __m512i a;
 
+    static constexpr unsigned index_bits = 4;
+    static constexpr std::size_t blocks_of_one = 2, blocks_of_four = 2;
+    static void expand(const Line *lines, Line *indices) { expand_half_bytes(lines, indices); }
     static Line load(const std::uint8_t *p) { return {_mm512_loadu_si512(p)}; }
     static Line same(std::uint8_t value) { return {_mm512_set1_epi8(static_cast<char>(value))}; }
     static __m512i table(const std::uint8_t *p) {
@@ -22,6 +25,7 @@ struct Line {
     static Line look_up(__m512i table, Line x) { return {_mm512_shuffle_epi8(table, x.a)}; }
     static Line add(Line x, Line y) { return {_mm512_adds_epu8(x.a, y.a)}; }
     static std::uint64_t below_top(Line x) { return _mm512_cmpneq_epu8_mask(x.a, _mm512_set1_epi8(-1)); }
+    static Line look_up16(const std::uint8_t *p, Line x) { return look_up(table(p), x); }
 };
 
 // 16-bit sums of even bytes include the odd bytes in their upper half; `within` subtracts them.
@@ -44,6 +48,6 @@ struct Sums {
 
 }  // namespace
 
-const Scanner avx512_scanner{rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>, uniform<Line>};
+const Scanner avx512_scanner = scanner_of<Line, Sums>();
 
 }  // namespace bitrank

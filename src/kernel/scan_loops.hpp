@@ -2,9 +2,11 @@
 // an unnamed namespace and calls nothing from the standard library: code compiled for one instruction set must not be
 // picked by the linker for another.
 //
-// Line: load(p), same(value), table(p) -> 16 entries, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) -> half
-//       bytes, look_up(table, a), add(a, b) with saturation, below_top(a) -> lanes that are not 255.
-// Sums: 64 sums of 16 bits; zero(), add(line of values up to 254), within(limit) -> lanes.
+// Line: load(p), same(value), table(p) -> the entries of a table, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) ->
+//       half bytes, look_up(table, a), look_up16(table, a), add(a, b) with saturation, below_top(a) -> lanes that are not
+//       255; index_bits, and expand(lines, indices): the indices of the four look-ups of a step; blocks_of_one and
+//       blocks_of_four: how many blocks fit the registers for one query, and for four.
+// Sums: 64 sums of 16 bits; zero(), add(line of values), within(limit) -> lanes.
 #pragma once
 
 #include "scan.hpp"
@@ -12,92 +14,214 @@
 namespace bitrank {
 namespace {
 
-// Long codes stop as soon as every lane is beyond the limit; the test costs about as much as one byte.
-constexpr std::size_t bytes_between_tests = 8;
-constexpr std::size_t lines_ahead = 32;
+// Long codes stop as soon as every lane is beyond the limit; the test costs about as much as one step.
+constexpr std::size_t steps_between_tests = 4;
+constexpr std::size_t lines_ahead = 24;
 
-// Prefetch the blocks to be scanned a fixed number of cache lines ahead: the hardware prefetcher does not follow a scan
-// that skips blocks.
-struct Prefetcher {
-    const std::uint8_t *blocks;
-    std::size_t stride;
-    std::uint64_t left;
-    std::size_t past_end = lane_count;
+// The indices of half bytes.
+template <typename Line>
+inline void expand_half_bytes(const Line *lines, Line *indices) {
+    indices[0] = Line::high(lines[0]);
+    indices[1] = Line::low(lines[0]);
+    indices[2] = Line::high(lines[1]);
+    indices[3] = Line::low(lines[1]);
+}
 
-    Prefetcher(const std::uint8_t *super, std::uint64_t now, std::uint64_t live, std::size_t n_bytes)
-        : blocks(super), stride(n_bytes * lane_count), left(live & ~((now & -now) - 1)) {
-        for (std::size_t n = n_bytes < lines_ahead ? lines_ahead / n_bytes : 1; n; --n) left &= left - 1;
+// A few blocks scanned together for some queries: `n_blocks` and `n_queries` are constants, so that all sums stay in
+// registers and every table is loaded once.
+template <typename Line, std::size_t n_blocks, std::size_t n_queries, std::size_t fixed_bytes>
+struct Tile {
+    static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
+    static constexpr std::size_t n_entries = std::size_t{1} << Line::index_bits;
+
+    const std::uint8_t *blocks[n_blocks], *next[n_blocks];  // next: what the following tile will scan
+    const Tables *tables;
+    std::size_t n_bytes;
+    std::size_t n_lines;  // the following tile is expected to need this many lines of each block
+
+    Tile(const Tables *all) : tables(all), n_bytes(fixed_bytes ? fixed_bytes : all->n_bytes), n_lines(n_bytes) {}
+
+    std::size_t n_steps() const { return (n_bytes + step_bytes - 1) / step_bytes; }
+
+    // Add the look-ups of a step: work(half, block, query, sum of two look-ups).
+    template <typename Work>
+    inline __attribute__((always_inline)) void step(std::size_t s, Work work) const {
+        Line indices[n_blocks][Lookups::per_step];
+#pragma GCC unroll 4
+        for (std::size_t b = 0; b < n_blocks; ++b) {
+            Line lines[step_bytes];
+#pragma GCC unroll 3
+            for (std::size_t i = 0; i < step_bytes; ++i) {
+                // Tables past the last byte are zero: any line will do.
+                const std::size_t byte = s * step_bytes + i < n_bytes ? s * step_bytes + i : n_bytes - 1;
+                lines[i] = Line::load(blocks[b] + byte * lane_count);
+                const std::size_t ahead = byte + lines_ahead;
+                __builtin_prefetch(ahead < n_lines ? blocks[b] + ahead * lane_count
+                                                   : next[b] + (ahead - n_lines) * lane_count);
+            }
+            Line::expand(lines, indices[b]);
+        }
+#pragma GCC unroll 2
+        for (std::size_t half = 0; half < 2; ++half)
+#pragma GCC unroll 4
+            for (std::size_t q = 0; q < n_queries; ++q) {
+                const std::uint8_t *table = tables[q].rows + (s * Lookups::per_step + 2 * half) * n_entries;
+                const auto first = Line::table(table), second = Line::table(table + n_entries);
+#pragma GCC unroll 4
+                for (std::size_t b = 0; b < n_blocks; ++b)
+                    work(half, b, q, Line::add(Line::look_up(first, indices[b][2 * half]),
+                                               Line::look_up(second, indices[b][2 * half + 1])));
+            }
     }
-    // After the last live block, continue with the next super-block.
-    const std::uint8_t *next() {
-        if (!left) return blocks + past_end++ * stride;
-        const int b = __builtin_ctzll(left);
-        left &= left - 1;
-        return blocks + b * stride;
+
+    // Call out(block, query, lanes within the limit).
+    template <typename Out>
+    inline __attribute__((always_inline)) void scan8(Out out) const {
+        Line sums[n_queries][n_blocks];
+        for (std::size_t q = 0; q < n_queries; ++q)
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                sums[q][b] = Line::same(static_cast<std::uint8_t>(254 - tables[q].limit));
+        const std::size_t n = n_steps();
+#pragma GCC unroll 8
+        for (std::size_t s = 0; s < n; ++s)
+            step(s, [&](std::size_t, std::size_t b, std::size_t q, const Line &line) {
+                sums[q][b] = Line::add(sums[q][b], line);
+            });
+        for (std::size_t q = 0; q < n_queries; ++q)
+            for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, Line::below_top(sums[q][b]));
+    }
+
+    template <typename Sums, typename Out>
+    inline __attribute__((always_inline)) void scan16(Out out) {
+        Sums sums[n_queries][n_blocks];
+        Line parts[n_queries][n_blocks];
+        std::size_t fine = 0, middle = 0, test_from = 0;
+        for (std::size_t q = 0; q < n_queries; ++q) {
+            for (std::size_t b = 0; b < n_blocks; ++b) sums[q][b] = Sums::zero();
+            fine = fine > tables[q].fine ? fine : tables[q].fine;
+            middle = middle > tables[q].middle ? middle : tables[q].middle;
+            test_from = test_from > tables[q].test_from ? test_from : tables[q].test_from;
+        }
+        const auto any_within = [&] {
+            std::uint64_t any = 0;
+            for (std::size_t q = 0; q < n_queries; ++q)
+                for (std::size_t b = 0; b < n_blocks; ++b) any |= sums[q][b].within(tables[q].limit);
+            return any != 0;
+        };
+        const auto widen = [&](std::size_t, std::size_t b, std::size_t q, const Line &line) { sums[q][b].add(line); };
+        const auto keep = [&](std::size_t half, std::size_t b, std::size_t q, const Line &line) {
+            parts[q][b] = half ? Line::add(parts[q][b], line) : line;
+        };
+        const auto keep_on = [&](std::size_t, std::size_t b, std::size_t q, const Line &line) {
+            parts[q][b] = Line::add(parts[q][b], line);
+        };
+        const auto widen_parts = [&] {
+#pragma GCC unroll 4
+            for (std::size_t q = 0; q < n_queries; ++q)
+#pragma GCC unroll 4
+                for (std::size_t b = 0; b < n_blocks; ++b) sums[q][b].add(parts[q][b]);
+        };
+        const std::size_t n = n_steps();
+        std::size_t s = 0;
+        while (s < n) {
+            std::size_t stop = s < test_from ? test_from : s + steps_between_tests;
+            if (stop > n) stop = n;
+            for (; s < stop && s < fine; ++s) step(s, widen);
+            for (; s < stop && s < middle; ++s) {
+                step(s, keep);
+                widen_parts();
+            }
+            for (; s + 1 < stop; s += 2) {
+                step(s, keep);
+                step(s + 1, keep_on);
+                widen_parts();
+            }
+            if (s < stop) {
+                step(s, keep);
+                widen_parts();
+                ++s;
+            }
+            if (s < n && !any_within()) {
+                for (std::size_t q = 0; q < n_queries; ++q)
+                    for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, 0);
+                n_lines = s * step_bytes;
+                return;
+            }
+        }
+        for (std::size_t q = 0; q < n_queries; ++q)
+            for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, sums[q][b].within(tables[q].limit));
+        n_lines = n_bytes;
     }
 };
 
-template <typename Line, std::size_t fixed_bytes>
-void rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-                     std::uint64_t *survivors) {
-    const std::size_t n_bytes = fixed_bytes ? fixed_bytes : tables.n_bytes;
-    const Line start = Line::same(static_cast<std::uint8_t>(254 - tables.limit));
-    Prefetcher prefetcher(blocks, now, live, n_bytes);
-    for (; now; now &= now - 1) {
-        const int b = __builtin_ctzll(now);
-        const std::uint8_t *block = blocks + b * n_bytes * lane_count;
-        const std::uint8_t *next = prefetcher.next();
-        Line sums = start;
-#pragma GCC unroll 8
-        for (std::size_t byte = 0; byte < n_bytes; ++byte) {
-            if (byte && byte % bytes_between_tests == 0 && !Line::below_top(sums)) break;
-            __builtin_prefetch(next + byte * lane_count);
-            const Line line = Line::load(block + byte * lane_count);
-            const std::uint8_t *table = tables.rows + byte * 32;
-            sums = Line::add(sums, Line::look_up(Line::table(table), Line::high(line)));
-            sums = Line::add(sums, Line::look_up(Line::table(table + 16), Line::low(line)));
+// Scan the blocks of `now`, some at a time; the last ones of `live` are followed by the next super-block.
+template <typename Tile, std::size_t n_blocks, typename Scan>
+inline __attribute__((always_inline)) void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint64_t &now,
+                                                     std::uint64_t live, std::uint64_t *survivors, Scan scan) {
+    const std::size_t stride = tile.n_bytes * lane_count;
+    while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
+        std::size_t numbers[n_blocks];
+        for (std::size_t &number : numbers) {
+            number = static_cast<std::size_t>(__builtin_ctzll(now));
+            tile.blocks[&number - numbers] = blocks + number * stride;
+            now &= now - 1;
         }
-        survivors[b] = Line::below_top(sums);
+        std::uint64_t after = numbers[n_blocks - 1] == 63 ? 0 : live & ~std::uint64_t{0} << (numbers[n_blocks - 1] + 1);
+        std::size_t past_end = lane_count;
+        for (auto &next : tile.next) {
+            next = blocks + (after ? static_cast<std::size_t>(__builtin_ctzll(after)) : past_end++) * stride;
+            after &= after - 1;
+        }
+        scan(tile, [&](std::size_t b, std::size_t q, std::uint64_t lanes) {
+            survivors[q * lane_count + numbers[b]] = lanes;
+        });
     }
+}
+
+template <typename Line, std::size_t n_queries, std::size_t fixed_bytes>
+void rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+                     std::uint64_t *survivors) {
+    constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
+    const auto scan = [](auto &tile, auto out) { tile.scan8(out); };
+    Tile<Line, n_blocks, n_queries, fixed_bytes> tile(tables);
+    for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
+    if (!now) return;
+    Tile<Line, 1, n_queries, fixed_bytes> single(tables);
+    for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
+}
+
+template <typename Line, std::size_t n_queries>
+void rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+              std::uint64_t *survivors) {
+    switch (tables->n_bytes) {
+        case 8: return rows8_of_blocks<Line, n_queries, 8>(blocks, now, live, tables, survivors);
+        case 16: return rows8_of_blocks<Line, n_queries, 16>(blocks, now, live, tables, survivors);
+        default: return rows8_of_blocks<Line, n_queries, 0>(blocks, now, live, tables, survivors);
+    }
+}
+
+template <typename Line, typename Sums, std::size_t n_queries>
+void rows16_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+               std::uint64_t *survivors) {
+    constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
+    const auto scan = [](auto &tile, auto out) { tile.template scan16<Sums>(out); };
+    Tile<Line, n_blocks, n_queries, 0> tile(tables);
+    for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
+    if (!now) return;
+    Tile<Line, 1, n_queries, 0> single(tables);
+    for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
 }
 
 template <typename Line>
 void rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
            std::uint64_t *survivors) {
-    switch (tables.n_bytes) {
-        case 4: return rows8_of_blocks<Line, 4>(blocks, now, live, tables, survivors);
-        case 8: return rows8_of_blocks<Line, 8>(blocks, now, live, tables, survivors);
-        case 16: return rows8_of_blocks<Line, 16>(blocks, now, live, tables, survivors);
-        default: return rows8_of_blocks<Line, 0>(blocks, now, live, tables, survivors);
-    }
+    rows8_of<Line, 1>(blocks, now, live, &tables, survivors);
 }
 
 template <typename Line, typename Sums>
 void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
             std::uint64_t *survivors) {
-    Prefetcher prefetcher(blocks, now, live, tables.n_bytes);
-    for (; now; now &= now - 1) {
-        const int b = __builtin_ctzll(now);
-        const std::uint8_t *block = blocks + b * tables.n_bytes * lane_count;
-        const std::uint8_t *next = prefetcher.next();
-        Sums sums = Sums::zero();
-        std::uint64_t within = ~std::uint64_t{0};
-        for (std::size_t start = 0; start < tables.n_bytes && within; start += bytes_between_tests) {
-            const std::size_t stop =
-                start + bytes_between_tests < tables.n_bytes ? start + bytes_between_tests : tables.n_bytes;
-            for (std::size_t byte = start; byte < stop; ++byte) {
-                __builtin_prefetch(byte + lines_ahead < tables.n_bytes
-                                       ? block + (byte + lines_ahead) * lane_count
-                                       : next + (byte + lines_ahead - tables.n_bytes) * lane_count);
-                const Line line = Line::load(block + byte * lane_count);
-                const std::uint8_t *table = tables.rows + byte * 32;
-                sums.add(Line::add(Line::look_up(Line::table(table), Line::high(line)),
-                                   Line::look_up(Line::table(table + 16), Line::low(line))));
-            }
-            within = sums.within(tables.limit);
-        }
-        survivors[b] = within;
-    }
+    rows16_of<Line, Sums, 1>(blocks, now, live, &tables, survivors);
 }
 
 // Bounds of a super-block hold two lines per byte: the value of the first row of each block, and ones in the bits that
@@ -109,26 +233,23 @@ inline Line shared_difference(const std::uint8_t *bounds, std::size_t byte, cons
 }
 
 template <typename Line>
+inline Line shared_weight(const Line &difference, const std::uint8_t *table) {
+    return Line::add(Line::look_up16(table, Line::high(difference)), Line::look_up16(table + 16, Line::low(difference)));
+}
+
+template <typename Line>
 std::uint64_t blocks8(const std::uint8_t *bounds, const Tables &tables) {
     Line sums = Line::same(static_cast<std::uint8_t>(254 - tables.limit));
-    for (std::size_t byte = 0; byte < tables.n_bytes; ++byte) {
-        const Line line = shared_difference<Line>(bounds, byte, tables);
-        const std::uint8_t *table = tables.blocks + byte * 32;
-        sums = Line::add(sums, Line::look_up(Line::table(table), Line::high(line)));
-        sums = Line::add(sums, Line::look_up(Line::table(table + 16), Line::low(line)));
-    }
+    for (std::size_t byte = 0; byte < tables.n_bytes; ++byte)
+        sums = Line::add(sums, shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32));
     return Line::below_top(sums);
 }
 
 template <typename Line, typename Sums>
 std::uint64_t blocks16(const std::uint8_t *bounds, const Tables &tables) {
     Sums sums = Sums::zero();
-    for (std::size_t byte = 0; byte < tables.n_bytes; ++byte) {
-        const Line line = shared_difference<Line>(bounds, byte, tables);
-        const std::uint8_t *table = tables.blocks + byte * 32;
-        sums.add(Line::add(Line::look_up(Line::table(table), Line::high(line)),
-                           Line::look_up(Line::table(table + 16), Line::low(line))));
-    }
+    for (std::size_t byte = 0; byte < tables.n_bytes; ++byte)
+        sums.add(shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32));
     return sums.within(tables.limit);
 }
 
@@ -138,8 +259,37 @@ std::uint64_t uniform(const std::uint8_t *bounds, const std::uint8_t *free, std:
     for (std::size_t byte = 0; byte < n_bytes; ++byte) {
         const Line shared = Line::load(bounds + (byte * 2 + 1) * lane_count);
         agree = Line::and_(agree, Line::or_(shared, Line::same(free[byte])));
+        if (byte % 8 == 7 && Line::below_top(agree) == ~std::uint64_t{0}) return 0;
     }
     return ~Line::below_top(agree);
+}
+
+void distances(const std::uint8_t *differences, const std::uint16_t *positions, const float *weights,
+               std::size_t n_bits, float *out) {
+    typedef std::uint8_t Bytes __attribute__((vector_size(rows_together)));
+    typedef std::int32_t Ints __attribute__((vector_size(4 * rows_together)));
+    typedef float Floats __attribute__((vector_size(4 * rows_together)));
+    Floats total{};
+    for (std::size_t first = 0; first < n_bits; first += 8) {
+        Floats sum{};
+        const std::size_t stop = first + 8 < n_bits ? first + 8 : n_bits;
+        for (std::size_t bit = first; bit < stop; ++bit) {
+            const std::size_t position = positions[bit];
+            Bytes bytes;
+            __builtin_memcpy(&bytes, differences + position / 8 * rows_together, sizeof bytes);
+            const Ints ones = (__builtin_convertvector(bytes, Ints) & (0x80 >> position % 8)) != 0;
+            const Floats weight = Floats{} + weights[bit];
+            sum += reinterpret_cast<Floats>(reinterpret_cast<Ints>(weight) & ones);
+        }
+        total += sum;
+    }
+    __builtin_memcpy(out, &total, sizeof total);
+}
+
+template <typename Line, typename Sums>
+constexpr Scanner scanner_of() {
+    return {Line::index_bits, rows8<Line>,   rows16<Line, Sums>,   rows8_of<Line, 4>, rows16_of<Line, Sums, 4>,
+            blocks8<Line>,    blocks16<Line, Sums>, uniform<Line>, distances};
 }
 
 }  // namespace

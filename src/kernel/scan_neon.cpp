@@ -18,6 +18,9 @@ inline std::uint64_t mask_of(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_
 struct Line {
     uint8x16_t v[4];
 
+    static constexpr unsigned index_bits = 4;
+    static constexpr std::size_t blocks_of_one = 1, blocks_of_four = 1;
+    static void expand(const Line *lines, Line *indices) { expand_half_bytes(lines, indices); }
     template <typename Work>
     static Line each(Work work) {
         return {{work(0), work(1), work(2), work(3)}};
@@ -52,6 +55,7 @@ struct Line {
         const Line in = each([&](int i) { return vmvnq_u8(vceqq_u8(x.v[i], vdupq_n_u8(255))); });
         return mask_of(in.v[0], in.v[1], in.v[2], in.v[3]);
     }
+    static Line look_up16(const std::uint8_t *p, const Line &x) { return look_up(table(p), x); }
 };
 
 struct Sums {
@@ -79,6 +83,6 @@ struct Sums {
 
 }  // namespace
 
-const Scanner neon_scanner{rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>, uniform<Line>};
+const Scanner neon_scanner = scanner_of<Line, Sums>();
 
 }  // namespace bitrank

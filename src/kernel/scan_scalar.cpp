@@ -7,6 +7,9 @@ namespace {
 struct Line {
     std::uint8_t lanes[lane_count];
 
+    static constexpr unsigned index_bits = 4;
+    static constexpr std::size_t blocks_of_one = 1, blocks_of_four = 1;
+    static void expand(const Line *lines, Line *indices) { expand_half_bytes(lines, indices); }
     template <typename Work>
     static Line each(Work work) {
         Line out;
@@ -49,6 +52,7 @@ struct Line {
         for (std::size_t i = 0; i < lane_count; ++i) out |= std::uint64_t{a.lanes[i] != 255} << i;
         return out;
     }
+    static Line look_up16(const std::uint8_t *table, const Line &a) { return look_up(table, a); }
 };
 
 struct Sums {
@@ -67,6 +71,6 @@ struct Sums {
 
 }  // namespace
 
-const Scanner scalar_scanner{rows8<Line>, rows16<Line, Sums>, blocks8<Line>, blocks16<Line, Sums>, uniform<Line>};
+const Scanner scalar_scanner = scanner_of<Line, Sums>();
 
 }  // namespace bitrank

@@ -1,10 +1,11 @@
 // Exact search: the k nearest rows of several segments by weighted Hamming distance, ties by id.
 #pragma once
 
+#include <memory>
 #include <vector>
 
-#include "layout.hpp"
 #include "top_k.hpp"
+#include "weighting.hpp"
 
 namespace bitrank {
 
@@ -23,7 +24,7 @@ struct Segment {
 struct Search {
     const std::uint8_t *queries;  // n_queries x n_bytes, bits in the caller's order
     std::size_t n_queries;
-    const float *weights;  // n_bits, or n_queries x n_bits
+    const float *weights;         // n_bits, or n_queries x n_bits
     bool weights_per_query;
     Order order;
     std::vector<Segment> segments;
@@ -31,13 +32,27 @@ struct Search {
     float radius;
     std::size_t n_threads;
     const Scanner *scanner;
+    std::shared_ptr<const Weighting> prepared = nullptr;  // the weights of all queries, if a caller keeps them
+
+    std::shared_ptr<const Weighting> weighting(std::size_t q) const {
+        if (prepared) return prepared;
+        return std::make_shared<Weighting>(weights + (weights_per_query ? q * order.n_bits : 0), order, scanner->index_bits);
+    }
+    Search with_prepared_weights() const {
+        Search out = *this;
+        if (!weights_per_query) out.prepared = weighting(0);
+        return out;
+    }
 };
 
+// The k of a search for all rows within the radius.
+constexpr std::size_t all_rows = ~std::size_t{0};
+
 // Hits per query, nearest first.
-std::vector<std::vector<Hit>> search(const Search &task);
+std::vector<std::vector<Hit>> search(const Search &given);
 
 // Exact distances to chosen rows, numbered across all segments; row -1 is at infinity. rows and out are
 // n_queries x n_columns.
-void score(const Search &task, const std::int64_t *rows, std::size_t n_columns, float *out);
+void score(const Search &given, const std::int64_t *rows, std::size_t n_columns, float *out);
 
 }  // namespace bitrank

@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_count, check_ids, check_method, check_queries
+from bitrank.checks import check_codes, check_count, check_ids, check_method, check_queries
 from bitrank.codes import nearest
 from bitrank.index.snapshot import Snapshot
 from bitrank.vocabulary import AnyQueries, Codes, Method, Queries, Results, Weights
@@ -71,9 +71,9 @@ class Searching:
         snapshot = self._snapshot
         codes, rows = self._check_queries(queries, weights)
         if n_candidates is None:
-            return Results(*snapshot.search(codes, rows, k, np.inf, filter, threads)[:2])
+            return Results(*snapshot.search(codes, rows, k, filter, threads))
         plain = np.ones((1, self._n_bits), np.float32)
-        ids, _, numbers = snapshot.search(codes, plain, n_candidates, np.inf, filter, threads)
+        ids, numbers = snapshot.search_numbers(codes, plain, n_candidates, filter, threads)
         return nearest(ids, snapshot.score(codes, rows, numbers, threads), k)
 
     def search_radius(
@@ -103,7 +103,7 @@ class Searching:
         limit = np.float32(radius)
         if float(limit) > radius:
             limit = np.nextafter(limit, np.float32(-np.inf))
-        return Results(*self._snapshot.search(codes, rows, 0, float(limit), filter, threads)[:2])
+        return Results(*self._snapshot.search_radius(codes, rows, float(limit), filter, threads))
 
     def rerank(
         self,
@@ -169,7 +169,11 @@ class Searching:
         numbers = snapshot.numbers(check_ids(ids))
         return snapshot.score(codes, rows, np.tile(numbers, (len(codes), 1)), threads)
 
-    def _check_queries(self, queries: AnyQueries, weights: npt.ArrayLike | None) -> tuple[Codes, Weights]:
+    def _check_queries(self, queries: AnyQueries, weights: npt.ArrayLike | None) -> tuple[Codes, Weights | None]:
+        """Codes and rows of weights, or the weights of the index themselves, which have been checked."""
         if weights is None and not isinstance(queries, Queries):
+            array = np.asarray(queries)
+            if array.dtype == np.uint8:
+                return check_codes(array, self._n_bits, name="queries"), self._weights
             weights = self._weights
         return check_queries(queries, weights, self._n_bits)

@@ -24,6 +24,8 @@ class Snapshot:
         self.segments = segments
         self._lookups: dict[int, Lookup] = {}
         self._largest: int | None = None
+        self._all_views: _kernel.Segments | None = None
+        self._prepared: tuple[Weights | None, _kernel.Weightings] | None = None
 
     def __len__(self) -> int:
         return sum(map(count, self.segments))
@@ -138,24 +140,56 @@ class Snapshot:
         return tuple(s._replace(wanted=words(s, rows)) for s, rows in zip(self.segments, parts, strict=True))
 
     def search(
-        self,
-        queries: Codes,
-        weights: Weights,
-        k: int,
-        radius: float,
-        wanted: npt.ArrayLike | None,
-        threads: int | None,
-    ) -> tuple[Ids, npt.NDArray[np.float32], Ids]:
-        """Ids, distances and row numbers of the k nearest rows within the radius, or of all of them if k is 0."""
-        segments = self.segments if wanted is None else self.filtered(wanted)
-        ids, distances, numbers = _kernel.search(queries, weights, self.order, segments, k, radius, n_threads(threads))
-        return ids.view(np.int64), distances, numbers.view(np.int64)
+        self, queries: Codes, weights: Weights | None, k: int, wanted: npt.ArrayLike | None, threads: int | None
+    ) -> tuple[Ids, npt.NDArray[np.float32]]:
+        """Ids and distances of the k nearest rows."""
+        ids, distances = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
+        arrays = ids, distances, None
+        _kernel.search(queries, self._weightings(weights), self._views(wanted), *arrays, n_threads(threads))
+        return ids, distances
 
-    def score(self, queries: Codes, weights: Weights, numbers: Ids, threads: int | None) -> npt.NDArray[np.float32]:
+    def search_numbers(
+        self, queries: Codes, weights: Weights | None, k: int, wanted: npt.ArrayLike | None, threads: int | None
+    ) -> tuple[Ids, Ids]:
+        """Ids and row numbers of the k nearest rows."""
+        shape = len(queries), k
+        ids, distances, numbers = np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.int64)
+        arrays = ids, distances, numbers
+        _kernel.search(queries, self._weightings(weights), self._views(wanted), *arrays, n_threads(threads))
+        return ids, numbers
+
+    def search_radius(
+        self, queries: Codes, weights: Weights | None, radius: float, wanted: npt.ArrayLike | None, threads: int | None
+    ) -> tuple[Ids, npt.NDArray[np.float32]]:
+        """Ids and distances of all rows within the radius."""
+        weightings, views = self._weightings(weights), self._views(wanted)
+        ids, distances = _kernel.search_radius(queries, weightings, views, radius, n_threads(threads))
+        return ids.view(np.int64), distances
+
+    def score(
+        self, queries: Codes, weights: Weights | None, numbers: Ids, threads: int | None
+    ) -> npt.NDArray[np.float32]:
         """Distances of each query to its row of `numbers`; those to row -1 are infinite."""
         out = np.empty(numbers.shape, np.float32)
-        _kernel.score(queries, weights, self.order, self.segments, numbers, out, n_threads(threads))
+        _kernel.score(queries, self._weightings(weights), self._views(None), numbers, out, n_threads(threads))
         return out
+
+    def _weightings(self, weights: Weights | None) -> _kernel.Weightings:
+        """Weights for the kernel: rows, or the vector of the index, which is prepared once; None is one per bit."""
+        if weights is not None and weights.ndim == 2:
+            return _kernel.Weightings(weights, self.order)
+        if self._prepared is None or self._prepared[0] is not weights:
+            vector = np.ones(self.n_bits, np.float32) if weights is None else weights
+            self._prepared = weights, _kernel.Weightings(vector[None], self.order)
+        return self._prepared[1]
+
+    def _views(self, wanted: npt.ArrayLike | None) -> _kernel.Segments:
+        """Segments for the kernel."""
+        if wanted is not None:
+            return _kernel.Segments(self.filtered(wanted), n_bytes(self.n_bits))
+        if self._all_views is None:
+            self._all_views = _kernel.Segments(self.segments, n_bytes(self.n_bits))
+        return self._all_views
 
     def _ids_of_segments(self) -> list[Ids]:
         return [s.ids if s.wanted is None else s.ids[flags(s)] for s in self.segments]

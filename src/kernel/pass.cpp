@@ -1,0 +1,282 @@
+#include "pass.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace bitrank {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// Blocks scanned before any super-block, the nearest ones of the nearest super-blocks: they give the first limit.
+constexpr std::size_t seed_supers = 8, seed_blocks = 32;
+
+// The n lowest set bits of a word.
+std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
+    std::uint64_t rest = word;
+    while (n-- && rest) rest &= rest - 1;
+    return word & ~rest;
+}
+
+// Whether the rows of a block or super-block differ only in the free bits.
+bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std::uint8_t *free, std::size_t n_bytes) {
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        if ((agree[byte * stride] | free[byte]) != 255) return false;
+    return true;
+}
+
+}  // namespace
+
+std::vector<Super> supers_of(const Search &task) {
+    std::vector<Super> out;
+    std::int64_t row = 0;
+    for (const Segment &segment : task.segments) {
+        for (std::size_t i = 0; i < segment.n_supers(); ++i) out.push_back({&segment, i, row});
+        row += static_cast<std::int64_t>(segment.n_rows);
+    }
+    return out;
+}
+
+Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
+    : weighting_(task.weighting(q)),
+      query_(task.queries + q * task.order.n_bytes(), *weighting_, *task.scanner),
+      n_bytes_(task.order.n_bytes()),
+      k_(task.k),
+      scanner_(task.scanner),
+      top_(task.k, task.radius),
+      reach_(query_.reach(top_.limit())),
+      scanned_(supers.size(), 0) {
+    bounds_.reserve(supers.size());
+    for (const Super &super : supers) {
+        const std::uint8_t *shared = super.segment->supers + super.number * 2 * n_bytes_;
+        bounds_.push_back(query_.bound(shared, shared + 1, 2));
+    }
+}
+
+void Pass::best_first(const std::vector<Super> &supers, std::size_t n) {
+    // Break ties by memory order, in which the ids of equal codes ascend.
+    const auto farther = [&](std::size_t a, std::size_t b) {
+        return bounds_[a] != bounds_[b] ? bounds_[a] > bounds_[b] : a > b;
+    };
+    std::vector<std::size_t> heap;
+    for (std::size_t i = 0; i < supers.size(); ++i)
+        if (within_reach(i)) heap.push_back(i);
+    std::make_heap(heap.begin(), heap.end(), farther);
+    if (heap.size() > 1) scan_nearest_blocks(supers, heap, farther);
+    for (; n && !heap.empty(); --n) {
+        const std::size_t i = heap.front();
+        if (!within_reach(i)) return;
+        std::pop_heap(heap.begin(), heap.end(), farther);
+        heap.pop_back();
+        if (!heap.empty()) prefetch_bounds(supers[heap.front()]);
+        visit(supers[i], begin_visit(supers, i));
+        bounds_[i] = infinity;
+    }
+}
+
+template <typename Farther>
+void Pass::scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther) {
+    struct Block {
+        float bound;
+        std::size_t super, number;
+    };
+    std::vector<Block> blocks;
+    for (std::size_t n = 0; n < seed_supers && !heap.empty(); ++n) {
+        const std::size_t i = heap.front();
+        std::pop_heap(heap.begin(), heap.end(), farther);
+        heap.pop_back();
+        const std::uint8_t *bounds = supers[i].bounds(n_bytes_);
+        for (std::size_t b = 0; b < supers[i].n_blocks(); ++b)
+            blocks.push_back({query_.bound(bounds + b, bounds + lane_count + b, 2 * lane_count), i, b});
+    }
+    const std::size_t n_seeds = std::min(blocks.size(), seed_blocks);
+    std::partial_sort(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(n_seeds), blocks.end(),
+                      [](const Block &a, const Block &b) { return a.bound < b.bound; });
+    blocks.resize(n_seeds);
+    for (const Block &block : blocks) {
+        if (block.bound > reach_) break;
+        const Super &super = supers[block.super];
+        const std::uint8_t *agree = super.bounds(n_bytes_) + lane_count + block.number;
+        const std::uint64_t bit = std::uint64_t{1} << block.number;
+        scanned_[block.super] |= bit;
+        uniform_ = is_uniform(agree, 2 * lane_count, query_.free_bits(), n_bytes_) ? bit : 0;
+        if (without_ties(super, bit)) scan(super, bit, bit);
+    }
+}
+
+void Pass::visit_if_needed(const std::vector<Super> &supers, std::size_t i) {
+    if (const std::uint64_t live = begin_visit(supers, i)) visit(supers[i], live);
+}
+
+std::uint64_t Pass::begin_visit(const std::vector<Super> &supers, std::size_t i) {
+    if (!(bounds_[i] < infinity && within_reach(i))) return 0;
+    if (i + 1 < supers.size() && within_reach(i + 1)) prefetch_bounds(supers[i + 1]);
+    const Super &super = supers[i];
+    const Segment &segment = *super.segment;
+    const std::size_t n_blocks = super.n_blocks();
+    // Equal codes are common in real data, and so are equal distances when few bits have weight. If all rows are at one
+    // distance, the smallest id decides whether any can enter; the bounds hold the code, so no row is read.
+    const std::uint8_t *shared = segment.supers + super.number * 2 * n_bytes_;
+    const std::int64_t *least_ids = segment.least_ids + super.first_block();
+    if (is_uniform(shared + 1, 2, query_.free_bits(), n_bytes_)) {
+        score_rows();
+        if (!top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_blocks), 0}))
+            return 0;
+    }
+    std::uint64_t live = blocks_within_reach(super) & ~scanned_[i];
+    if (n_blocks < lane_count) live &= (std::uint64_t{1} << n_blocks) - 1;
+    if (segment.wanted)
+        for (std::uint64_t left = live; left; left &= left - 1)
+            if (!segment.wanted[super.first_block() + static_cast<std::size_t>(std::countr_zero(left))]) live &= ~lowest(left);
+    if (live) uniform_ = scanner_->uniform(super.bounds(n_bytes_), query_.free_bits(), n_bytes_);
+    return live;
+}
+
+void Pass::visit(const Super &super, std::uint64_t live) {
+    while (live) {
+        const float before = reach_;
+        const std::uint64_t now = lowest(live, blocks_at_once());
+        scan(super, without_ties(super, now), live);
+        live &= ~now;
+        if (reach_ < before && live) live &= blocks_within_reach(super);
+    }
+}
+
+void Pass::visit_together(Pass *passes, std::size_t n_passes, const std::vector<Super> &supers, std::size_t i) {
+    const Super &super = supers[i];
+    std::uint64_t live[queries_per_scan];
+    for (std::size_t p = 0; p < n_passes; ++p) live[p] = passes[p].begin_visit(supers, i);
+    for (;;) {
+        std::uint64_t left = 0, own[queries_per_scan], any = 0;
+        std::size_t n_blocks = lane_count, total = 0;
+        for (std::size_t p = 0; p < n_passes; ++p) {
+            left |= live[p];
+            n_blocks = std::min(n_blocks, passes[p].blocks_at_once());
+        }
+        if (!left) return;
+        const std::uint64_t now = lowest(left, n_blocks);
+        for (std::size_t p = 0; p < n_passes; ++p) {
+            own[p] = passes[p].without_ties(super, now & live[p]);
+            any |= own[p];
+            total += static_cast<std::size_t>(std::popcount(own[p]));
+        }
+        // A scan for four queries costs as much as about two and a half scans for one.
+        const bool together = n_passes == queries_per_scan && 2 * total >= 5 * static_cast<std::size_t>(std::popcount(any));
+        std::uint64_t survivors[queries_per_scan * lane_count];
+        if (together && any) {
+            Tables tables[queries_per_scan];
+            for (std::size_t p = 0; p < n_passes; ++p) tables[p] = passes[p].query_.tables(passes[p].reach_);
+            const Scanner &scanner = *passes->scanner_;
+            (passes->query_.short_code() ? scanner.rows8_of_four : scanner.rows16_of_four)(
+                super.blocks(passes->n_bytes_), any, left, tables, survivors);
+        }
+        for (std::size_t p = 0; p < n_passes; ++p) {
+            Pass &pass = passes[p];
+            const float before = pass.reach_;
+            if (together)
+                pass.take_survivors(super, own[p], survivors + p * lane_count);
+            else if (own[p])
+                pass.scan(super, own[p], live[p]);
+            live[p] &= ~now;
+            if (pass.reach_ < before && live[p]) live[p] &= pass.blocks_within_reach(super);
+        }
+    }
+}
+
+std::uint64_t Pass::blocks_within_reach(const Super &super) {
+    return (query_.short_code() ? scanner_->blocks8 : scanner_->blocks16)(super.bounds(n_bytes_), query_.tables(reach_));
+}
+
+// Leave out blocks whose rows are all at one distance, unless the row with the smallest id would enter.
+std::uint64_t Pass::without_ties(const Super &super, std::uint64_t blocks) {
+    std::uint64_t left = blocks & uniform_;
+    if (!left) return blocks;
+    score_rows();
+    while (left) {
+        std::uint64_t together = left;
+        float distances[rows_together];
+        for (std::size_t n = 0; n < rows_together && left; ++n, left &= left - 1)
+            query_.set_row(n, super.bounds(n_bytes_) + std::countr_zero(left), 2 * lane_count);
+        query_.distances(distances);
+        together &= ~left;
+        for (std::size_t n = 0; together; ++n, together &= together - 1) {
+            const std::size_t b = static_cast<std::size_t>(std::countr_zero(together));
+            if (!top_.would_enter({distances[n], super.segment->least_ids[super.first_block() + b], 0}))
+                blocks &= ~lowest(together);
+        }
+    }
+    return blocks;
+}
+
+std::size_t Pass::blocks_at_once() const {
+    if (k_ == all_rows) return lane_count;
+    // After n blocks, the next one has about k / n rows that enter.
+    return std::clamp<std::size_t>(n_scanned_ * rows_together / k_, 1, lane_count);
+}
+
+void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
+    std::uint64_t survivors[lane_count];
+    (query_.short_code() ? scanner_->rows8 : scanner_->rows16)(super.blocks(n_bytes_), now, live, query_.tables(reach_),
+                                                               survivors);
+    take_survivors(super, now, survivors);
+}
+
+void Pass::take_survivors(const Super &super, std::uint64_t now, std::uint64_t *survivors) {
+    const Segment &segment = *super.segment;
+    const std::size_t first = super.first_block();
+    n_scanned_ += static_cast<std::size_t>(std::popcount(now));
+    for (std::uint64_t left = now; left; left &= left - 1) {
+        const std::size_t b = static_cast<std::size_t>(std::countr_zero(left));
+        if (segment.wanted) survivors[b] &= segment.wanted[first + b];
+        if ((first + b + 1) * lane_count > segment.n_rows)
+            survivors[b] &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
+        // Ids are in another array: prefetch them.
+        const std::int64_t *ids = segment.ids + (first + b) * lane_count;
+        for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) __builtin_prefetch(ids + std::countr_zero(rows));
+    }
+    const std::uint8_t *blocks = super.blocks(n_bytes_);
+    for (; now; now &= now - 1) {
+        const std::size_t b = static_cast<std::size_t>(std::countr_zero(now));
+        for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) {
+            const std::size_t lane = static_cast<std::size_t>(std::countr_zero(rows)), row = (first + b) * lane_count + lane;
+            rows_[n_rows_++] = {blocks + b * n_bytes_ * lane_count + lane, segment.ids[row],
+                                super.segment_row + static_cast<std::int64_t>(row)};
+            if (n_rows_ == rows_together) score_rows();
+        }
+    }
+    if (top_.limit() == infinity) score_rows();
+}
+
+void Pass::score_rows() {
+    if (!n_rows_) return;
+    float distances[rows_together];
+    for (std::size_t i = 0; i < n_rows_; ++i) query_.set_row(i, rows_[i].bytes);
+    query_.distances(distances);
+    bool entered = false;
+    for (std::size_t i = 0; i < n_rows_; ++i) entered |= top_.add({distances[i], rows_[i].id, rows_[i].number});
+    if (entered) reach_ = query_.reach(top_.limit());
+    n_rows_ = 0;
+}
+
+void Pass::prefetch_bounds(const Super &super) const {
+    const std::uint8_t *bounds = super.bounds(n_bytes_);
+    for (std::size_t line = 0; line < 2 * n_bytes_; ++line) __builtin_prefetch(bounds + line * lane_count);
+}
+
+void Pass::share_limit(std::atomic<float> &shared) {
+    float known = shared.load(std::memory_order_relaxed);
+    const float limit = top_.limit();
+    while (limit < known && !shared.compare_exchange_weak(known, limit, std::memory_order_relaxed)) {}
+    if (known < limit) {
+        top_.lower_radius(known);
+        reach_ = query_.reach(known);
+    }
+}
+
+TopK &Pass::finished_top() {
+    score_rows();
+    return top_;
+}
+
+}  // namespace bitrank

@@ -1,0 +1,78 @@
+// The state of one query while it visits super-blocks.
+#pragma once
+
+#include <atomic>
+
+#include "query.hpp"
+#include "search.hpp"
+
+namespace bitrank {
+
+struct Super {
+    const Segment *segment;
+    std::size_t number;        // within the segment
+    std::int64_t segment_row;  // first row of the segment, numbered across all segments
+
+    std::size_t first_block() const { return number * lane_count; }
+    std::size_t n_blocks() const { return std::min(lane_count, segment->n_blocks() - first_block()); }
+    const std::uint8_t *blocks(std::size_t n_bytes) const { return segment->blocks + first_block() * n_bytes * lane_count; }
+    const std::uint8_t *bounds(std::size_t n_bytes) const { return segment->bounds + number * n_bytes * 2 * lane_count; }
+};
+
+std::vector<Super> supers_of(const Search &task);
+
+class Pass {
+public:
+    Pass(const Search &task, std::size_t q, const std::vector<Super> &supers);
+
+    bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
+
+    // Scan the nearest blocks of the nearest super-blocks, for a first limit, then visit the n nearest super-blocks.
+    void best_first(const std::vector<Super> &supers, std::size_t n);
+
+    // Visit super-block i unless it was visited or is beyond reach.
+    void visit_if_needed(const std::vector<Super> &supers, std::size_t i);
+
+    // Visit super-block i for up to four passes, whose queries share the scans.
+    static void visit_together(Pass *passes, std::size_t n_passes, const std::vector<Super> &supers, std::size_t i);
+
+    void share_limit(std::atomic<float> &shared);
+    void forget_hits(std::size_t k, float radius) { top_ = TopK(k, radius); }
+    TopK &finished_top();
+
+private:
+    struct Row {
+        const std::uint8_t *bytes;
+        std::int64_t id, number;
+    };
+
+    // The blocks to be scanned; `begin_visit` starts with those of super-block i, or none.
+    std::uint64_t begin_visit(const std::vector<Super> &supers, std::size_t i);
+    std::uint64_t blocks_within_reach(const Super &super);
+    std::uint64_t without_ties(const Super &super, std::uint64_t blocks);
+    // How many blocks to scan before the next ones may profit from the lower limit.
+    std::size_t blocks_at_once() const;
+
+    void visit(const Super &super, std::uint64_t live);
+    void scan(const Super &super, std::uint64_t now, std::uint64_t live);
+    void take_survivors(const Super &super, std::uint64_t now, std::uint64_t *survivors);
+    void score_rows();
+    template <typename Farther>
+    void scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther);
+    void prefetch_bounds(const Super &super) const;
+
+    std::shared_ptr<const Weighting> weighting_;
+    Query query_;
+    std::size_t n_bytes_, k_;
+    const Scanner *scanner_;
+    TopK top_;
+    float reach_;
+    std::uint64_t uniform_ = 0;  // blocks of the visited super-block whose rows are all at one distance
+    std::size_t n_scanned_ = 0;
+    Row rows_[rows_together];  // survivors that wait for their exact distances
+    std::size_t n_rows_ = 0;
+    std::vector<std::uint64_t> scanned_;  // per super-block, the blocks scanned before it is visited
+    std::vector<float> bounds_;           // per super-block; infinity once visited
+};
+
+}  // namespace bitrank
