@@ -14,6 +14,9 @@ N_BITS = 75
 RNG = np.random.default_rng(0)
 
 
+FUNCTIONS = [name for name in dir(_kernel) if name[0].islower() and name != "kernel_paths"]
+
+
 def random_codes(n):
     return pack(RNG.integers(0, 2, (n, N_BITS)))
 
@@ -29,6 +32,8 @@ def calls():
     weights = RNG.random((8, N_BITS), np.float32)
     ids, order = np.arange(len(codes)), bit_order(N_BITS, None)
     segment = build(codes, ids, order, 1)
+    segments, weightings = _kernel.Segments([segment], codes.shape[1]), _kernel.Weightings(weights, order)
+    nearest = np.empty((8, 100), np.int64), np.empty((8, 100), np.float32)
     rows = np.tile(ids, (8, 1))
     sorted_rows = ids.astype(np.uint32)
     floats = np.empty((8, len(codes)), np.float32)
@@ -45,8 +50,9 @@ def calls():
         "weighted_hamming": lambda: k.weighted_hamming(queries, codes, weights, floats),
         "weighted_hamming_to_rows": lambda: k.weighted_hamming_to_rows(queries, codes, rows, weights, floats),
         "hamming": lambda: k.hamming(queries, codes, counts),
-        "search": lambda: k.search(queries, weights, order, [segment], 0, np.inf, 1),
-        "score": lambda: k.score(queries, weights, order, [segment], rows, floats, 1),
+        "search": lambda: k.search(queries, weightings, segments, *nearest, None, 1),
+        "search_radius": lambda: k.search_radius(queries, weightings, segments, np.inf, 1),
+        "score": lambda: k.score(queries, weightings, segments, rows, floats, 1),
         "sorted_rows": lambda: k.sorted_rows(codes, ids, order, sorted_rows, 1),
         "build": lambda: k.build(codes, sorted_rows, order, *parts, 1),
         "restore": lambda: k.restore(segment.blocks, order, np.empty_like(codes), 1),
@@ -88,7 +94,7 @@ def kernel_calls():
     return calls()
 
 
-@pytest.mark.parametrize("name", [n for n in dir(_kernel) if not n.startswith("_") and n != "kernel_paths"])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_releases_the_gil(kernel_calls, name):
     assert releases_the_gil(kernel_calls[name], 10_000)
 

@@ -25,31 +25,41 @@ def hamming(
     threads: int = 1,
 ) -> None: ...
 
-_Segments = Sequence[
-    tuple[
-        npt.NDArray[np.uint8],
-        npt.NDArray[np.uint8],
-        npt.NDArray[np.uint8],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.int64],
-        npt.NDArray[np.uint64] | None,
-    ]
-]
+class Segments:
+    def __init__(
+        self,
+        segments: Sequence[
+            tuple[
+                npt.NDArray[np.uint8],
+                npt.NDArray[np.uint8],
+                npt.NDArray[np.uint8],
+                npt.NDArray[np.int64],
+                npt.NDArray[np.int64],
+                npt.NDArray[np.uint64] | None,
+            ]
+        ],
+        n_bytes: int,
+    ) -> None: ...
+
+class Weightings:
+    def __init__(self, weights: npt.NDArray[np.float32], order: npt.NDArray[np.uint16]) -> None: ...
 
 def search(
     queries: npt.NDArray[np.uint8],
-    weights: npt.NDArray[np.float32],
-    order: npt.NDArray[np.uint16],
-    segments: _Segments,
-    k: int,
-    radius: float,
+    weights: Weightings,
+    segments: Segments,
+    ids: npt.NDArray[np.int64],
+    distances: npt.NDArray[np.float32],
+    rows: npt.NDArray[np.int64] | None,
     threads: int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.int64]]: ...
+) -> None: ...
+def search_radius(
+    queries: npt.NDArray[np.uint8], weights: Weightings, segments: Segments, radius: float, threads: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]: ...
 def score(
     queries: npt.NDArray[np.uint8],
-    weights: npt.NDArray[np.float32],
-    order: npt.NDArray[np.uint16],
-    segments: _Segments,
+    weights: Weightings,
+    segments: Segments,
     rows: npt.NDArray[np.int64],
     out: npt.NDArray[np.float32],
     threads: int,

@@ -10,7 +10,14 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // Blocks scanned before any super-block, the nearest ones of the nearest super-blocks: they give the first limit.
-constexpr std::size_t seed_supers = 8, seed_blocks = 32;
+// The bits of the first bytes decide: most rows of a block share no others.
+constexpr std::size_t seed_supers = 8, seed_blocks = 32, seed_bytes = 16;
+
+// Of 16 neighbouring rows, score all at once if at least this many survive.
+constexpr std::size_t dense_rows = 4;
+
+// Bounds of blocks are computed anew for at least this many blocks; fewer are scanned as fast.
+constexpr std::size_t blocks_worth_bounds = 8;
 
 // The n lowest set bits of a word.
 std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
@@ -18,6 +25,8 @@ std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
     while (n-- && rest) rest &= rest - 1;
     return word & ~rest;
 }
+
+bool has_at_least(std::uint64_t word, std::size_t n) { return (word & ~lowest(word, n - 1)) != 0; }
 
 // Whether the rows of a block or super-block differ only in the free bits.
 bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std::uint8_t *free, std::size_t n_bytes) {
@@ -50,7 +59,7 @@ Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
     bounds_.reserve(supers.size());
     for (const Super &super : supers) {
         const std::uint8_t *shared = super.segment->supers + super.number * 2 * n_bytes_;
-        bounds_.push_back(query_.bound(shared, shared + 1, 2));
+        bounds_.push_back(query_.bound(shared, shared + 1, 2, n_bytes_));
     }
 }
 
@@ -82,13 +91,14 @@ void Pass::scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std
         std::size_t super, number;
     };
     std::vector<Block> blocks;
+    const std::size_t n_seed_bytes = std::min(n_bytes_, seed_bytes);
     for (std::size_t n = 0; n < seed_supers && !heap.empty(); ++n) {
         const std::size_t i = heap.front();
         std::pop_heap(heap.begin(), heap.end(), farther);
         heap.pop_back();
         const std::uint8_t *bounds = supers[i].bounds(n_bytes_);
         for (std::size_t b = 0; b < supers[i].n_blocks(); ++b)
-            blocks.push_back({query_.bound(bounds + b, bounds + lane_count + b, 2 * lane_count), i, b});
+            blocks.push_back({query_.bound(bounds + b, bounds + lane_count + b, 2 * lane_count, n_seed_bytes), i, b});
     }
     const std::size_t n_seeds = std::min(blocks.size(), seed_blocks);
     std::partial_sort(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(n_seeds), blocks.end(),
@@ -139,7 +149,7 @@ void Pass::visit(const Super &super, std::uint64_t live) {
         const std::uint64_t now = lowest(live, blocks_at_once());
         scan(super, without_ties(super, now), live);
         live &= ~now;
-        if (reach_ < before && live) live &= blocks_within_reach(super);
+        if (reach_ < before && has_at_least(live, blocks_worth_bounds)) live &= blocks_within_reach(super);
     }
 }
 
@@ -179,12 +189,14 @@ void Pass::visit_together(Pass *passes, std::size_t n_passes, const std::vector<
             else if (own[p])
                 pass.scan(super, own[p], live[p]);
             live[p] &= ~now;
-            if (pass.reach_ < before && live[p]) live[p] &= pass.blocks_within_reach(super);
+            if (pass.reach_ < before && has_at_least(live[p], blocks_worth_bounds))
+                live[p] &= pass.blocks_within_reach(super);
         }
     }
 }
 
 std::uint64_t Pass::blocks_within_reach(const Super &super) {
+    if (reach_ == infinity) return ~std::uint64_t{0};
     return (query_.short_code() ? scanner_->blocks8 : scanner_->blocks16)(super.bounds(n_bytes_), query_.tables(reach_));
 }
 
@@ -235,13 +247,21 @@ void Pass::take_survivors(const Super &super, std::uint64_t now, std::uint64_t *
         const std::int64_t *ids = segment.ids + (first + b) * lane_count;
         for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) __builtin_prefetch(ids + std::countr_zero(rows));
     }
-    const std::uint8_t *blocks = super.blocks(n_bytes_);
     for (; now; now &= now - 1) {
         const std::size_t b = static_cast<std::size_t>(std::countr_zero(now));
-        for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) {
-            const std::size_t lane = static_cast<std::size_t>(std::countr_zero(rows)), row = (first + b) * lane_count + lane;
-            rows_[n_rows_++] = {blocks + b * n_bytes_ * lane_count + lane, segment.ids[row],
-                                super.segment_row + static_cast<std::int64_t>(row)};
+        const std::uint8_t *block = super.blocks(n_bytes_) + b * n_bytes_ * lane_count;
+        const std::int64_t *ids = segment.ids + (first + b) * lane_count;
+        const std::int64_t number = super.segment_row + static_cast<std::int64_t>((first + b) * lane_count);
+        std::uint64_t rows = survivors[b];
+        for (std::size_t lane = 0; has_at_least(rows, dense_rows) && lane < lane_count; lane += rows_together) {
+            const std::uint64_t together = rows & (((std::uint64_t{1} << rows_together) - 1) << lane);
+            if (!has_at_least(together, dense_rows)) continue;
+            rows &= ~together;
+            score_lanes(block + lane, ids + lane, number + static_cast<std::int64_t>(lane), together >> lane);
+        }
+        for (; rows; rows &= rows - 1) {
+            const int lane = std::countr_zero(rows);
+            rows_[n_rows_++] = {block + lane, ids[lane], number + lane};
             if (n_rows_ == rows_together) score_rows();
         }
     }
@@ -257,6 +277,18 @@ void Pass::score_rows() {
     for (std::size_t i = 0; i < n_rows_; ++i) entered |= top_.add({distances[i], rows_[i].id, rows_[i].number});
     if (entered) reach_ = query_.reach(top_.limit());
     n_rows_ = 0;
+}
+
+void Pass::score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::int64_t number, std::uint64_t rows) {
+    float distances[rows_together];
+    query_.set_lanes(lanes);
+    query_.distances(distances);
+    bool entered = false;
+    for (; rows; rows &= rows - 1) {
+        const int i = std::countr_zero(rows);
+        entered |= top_.add({distances[i], ids[i], number + i});
+    }
+    if (entered) reach_ = query_.reach(top_.limit());
 }
 
 void Pass::prefetch_bounds(const Super &super) const {

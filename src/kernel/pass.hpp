@@ -57,6 +57,7 @@ private:
     void scan(const Super &super, std::uint64_t now, std::uint64_t live);
     void take_survivors(const Super &super, std::uint64_t now, std::uint64_t *survivors);
     void score_rows();
+    void score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::int64_t number, std::uint64_t rows);
     template <typename Farther>
     void scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther);
     void prefetch_bounds(const Super &super) const;

@@ -55,10 +55,10 @@ Query::Query(const std::uint8_t *code, const Weighting &weighting, const Scanner
     }
 }
 
-float Query::bound(const std::uint8_t *value, const std::uint8_t *agree, std::size_t stride) const {
+float Query::bound(const std::uint8_t *value, const std::uint8_t *agree, std::size_t stride, std::size_t n_bytes) const {
     const float *weights = weighting_->half_weights.data();
     float sum = 0;
-    for (std::size_t byte = 0; byte < n_bytes_; ++byte) {
+    for (std::size_t byte = 0; byte < n_bytes; ++byte) {
         const unsigned difference = (value[byte * stride] ^ code_[byte]) & agree[byte * stride];
         sum += weights[byte * 32 + (difference >> 4)] + weights[byte * 32 + 16 + (difference & 15)];
     }
@@ -98,11 +98,15 @@ void Query::fold(const Quantised &quantised) {
 
 void Query::set_row(std::size_t i, const std::uint8_t *row, std::size_t stride) {
     for (std::size_t byte = 0; byte < n_bytes_; ++byte)
-        differences_[byte * rows_together + i] = row[byte * stride] ^ code_[byte];
+        differences_[byte * rows_together + i] = row[byte * stride] ^ static_cast<std::uint32_t>(code_[byte]);
+}
+
+void Query::set_lanes(const std::uint8_t *lanes) {
+    scanner_->differences(lanes, code_.data(), n_bytes_, differences_.data());
 }
 
 void Query::distances(float *out) const {
-    scanner_->distances(differences_.data(), weighting_->positions.data(), weighting_->weights.data(),
+    scanner_->distances(differences_.data(), weighting_->places.data(), weighting_->weights.data(),
                         weighting_->order.n_bits, out);
 }
 

@@ -14,8 +14,9 @@ public:
     const std::uint8_t *free_bits() const { return weighting_->free.data(); }
     bool short_code() const { return weighting_->short_code(); }
 
-    // A lower bound, in the unit of `reach`, of the distance to every row that has these values in the `agree` bits.
-    float bound(const std::uint8_t *value, const std::uint8_t *agree, std::size_t stride) const;
+    // A lower bound, in the unit of `reach`, of the distance to every row that has these values in the `agree` bits of its
+    // first bytes.
+    float bound(const std::uint8_t *value, const std::uint8_t *agree, std::size_t stride, std::size_t n_bytes) const;
 
     // The largest bound of any row within the limit: the limit itself, plus what rounding may add to a bound.
     float reach(float limit) const;
@@ -25,6 +26,9 @@ public:
 
     // Set row i of up to 16 that are scored together; its bytes are at row, row + stride, ...
     void set_row(std::size_t i, const std::uint8_t *row, std::size_t stride = lane_count);
+
+    // Set all 16 from consecutive lanes of a block.
+    void set_lanes(const std::uint8_t *lanes);
 
     // The distances of bitrank.codes.weighted_hamming: weights summed in float32, in the order of the caller's bytes.
     void distances(float *out) const;
@@ -40,7 +44,7 @@ private:
     std::vector<std::uint8_t> code_;         // permuted
     std::vector<std::uint8_t> indices_;      // of the query's own bits, per table
     std::vector<std::uint8_t> rows_;         // tables of rows, the query folded in
-    std::vector<std::uint8_t> differences_;  // of the rows that are scored together
+    std::vector<std::uint32_t> differences_;  // of the rows that are scored together
     Quantised quantised_;                    // unless those of the weighting do
     bool nominal_ = false;
     float quantised_reach_ = -1;

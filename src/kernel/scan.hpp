@@ -47,6 +47,11 @@ struct Tables {
     std::size_t fine, middle, test_from;
 };
 
+// Where the differences of 16 rows hold a bit of the caller.
+struct BitPlace {
+    std::uint32_t start, mask;
+};
+
 struct Scanner {
     unsigned index_bits;
     // For every block b in the bit set `now`, at blocks + b * n_bytes * 64, set survivors[b] to the rows whose sum is
@@ -65,10 +70,14 @@ struct Scanner {
     std::uint64_t (*blocks16)(const std::uint8_t *bounds, const Tables &tables);
     // Blocks whose rows differ only in the bits set in `free` (n_bytes).
     std::uint64_t (*uniform)(const std::uint8_t *bounds, const std::uint8_t *free, std::size_t n_bytes);
+    // Set out[i] to the whole part of weights[i] * scale, at most 255.
+    void (*round_down)(const float *weights, std::size_t n, float scale, std::uint8_t *out);
+    // Differences (n_bytes, 16) of 16 consecutive lanes of a block from the query.
+    void (*differences)(const std::uint8_t *lanes, const std::uint8_t *query, std::size_t n_bytes, std::uint32_t *out);
     // Exact distances of 16 rows from their differences (n_bytes, 16): weights summed in float32 within each byte and then
-    // over the bytes, in the caller's order. Bit i of the caller is bit positions[i] of a difference.
-    void (*distances)(const std::uint8_t *differences, const std::uint16_t *positions, const float *weights,
-                      std::size_t n_bits, float *out);
+    // over the bytes, in the caller's order.
+    void (*distances)(const std::uint32_t *differences, const BitPlace *places, const float *weights, std::size_t n_bits,
+                      float *out);
 };
 
 extern const Scanner scalar_scanner;

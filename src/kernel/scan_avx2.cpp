@@ -68,8 +68,39 @@ struct Sums {
     }
 };
 
+struct Floats {
+    __m256 a, b;
+
+    static Floats zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+    static __m256 where(const std::uint32_t *differences, __m256i mask, __m256 weight) {
+        const __m256i bits = _mm256_and_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(differences)), mask);
+        return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, mask)), weight);
+    }
+    void add_where(const std::uint32_t *differences, std::uint32_t mask, float weight) {
+        const __m256i m = _mm256_set1_epi32(static_cast<int>(mask));
+        const __m256 w = _mm256_set1_ps(weight);
+        a = _mm256_add_ps(a, where(differences, m, w));
+        b = _mm256_add_ps(b, where(differences + 8, m, w));
+    }
+    void add(const Floats &x) {
+        a = _mm256_add_ps(a, x.a);
+        b = _mm256_add_ps(b, x.b);
+    }
+    void store(float *p) const {
+        _mm256_storeu_ps(p, a);
+        _mm256_storeu_ps(p + 8, b);
+    }
+    static void differences(const std::uint8_t *line, std::uint8_t query, std::uint32_t *out) {
+        const __m128i bytes = _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i *>(line)),
+                                            _mm_set1_epi8(static_cast<char>(query)));
+        auto *words = reinterpret_cast<__m256i *>(out);
+        _mm256_storeu_si256(words, _mm256_cvtepu8_epi32(bytes));
+        _mm256_storeu_si256(words + 1, _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)));
+    }
+};
+
 }  // namespace
 
-const Scanner avx2_scanner = scanner_of<Line, Sums>();
+const Scanner avx2_scanner = scanner_of<Line, Sums, Floats>();
 
 }  // namespace bitrank

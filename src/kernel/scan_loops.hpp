@@ -264,32 +264,43 @@ std::uint64_t uniform(const std::uint8_t *bounds, const std::uint8_t *free, std:
     return ~Line::below_top(agree);
 }
 
-void distances(const std::uint8_t *differences, const std::uint16_t *positions, const float *weights,
-               std::size_t n_bits, float *out) {
-    typedef std::uint8_t Bytes __attribute__((vector_size(rows_together)));
-    typedef std::int32_t Ints __attribute__((vector_size(4 * rows_together)));
-    typedef float Floats __attribute__((vector_size(4 * rows_together)));
-    Floats total{};
-    for (std::size_t first = 0; first < n_bits; first += 8) {
-        Floats sum{};
-        const std::size_t stop = first + 8 < n_bits ? first + 8 : n_bits;
-        for (std::size_t bit = first; bit < stop; ++bit) {
-            const std::size_t position = positions[bit];
-            Bytes bytes;
-            __builtin_memcpy(&bytes, differences + position / 8 * rows_together, sizeof bytes);
-            const Ints ones = (__builtin_convertvector(bytes, Ints) & (0x80 >> position % 8)) != 0;
-            const Floats weight = Floats{} + weights[bit];
-            sum += reinterpret_cast<Floats>(reinterpret_cast<Ints>(weight) & ones);
-        }
-        total += sum;
+void round_down(const float *weights, std::size_t n, float scale, std::uint8_t *out) {
+    for (std::size_t i = 0; i < n; ++i) {
+        const float scaled = weights[i] * scale;
+        out[i] = static_cast<std::uint8_t>(static_cast<int>(scaled < 255.0f ? scaled : 255.0f));
     }
-    __builtin_memcpy(out, &total, sizeof total);
 }
 
-template <typename Line, typename Sums>
+// Floats: 16 sums; zero(), add_where(differences, mask, weight) and add(sums), store(p); and
+//         differences(lanes, query, out): 16 bytes as words.
+template <typename Floats>
+void differences(const std::uint8_t *lanes, const std::uint8_t *query, std::size_t n_bytes, std::uint32_t *out) {
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        Floats::differences(lanes + byte * lane_count, query[byte], out + byte * rows_together);
+}
+
+template <typename Floats>
+void distances(const std::uint32_t *differences, const BitPlace *places, const float *weights, std::size_t n_bits,
+               float *out) {
+    Floats total = Floats::zero();
+    std::size_t bit = 0;
+    for (; bit + 8 <= n_bits; bit += 8) {
+        Floats sum = Floats::zero();
+#pragma GCC unroll 8
+        for (std::size_t i = bit; i < bit + 8; ++i)
+            sum.add_where(differences + places[i].start, places[i].mask, weights[i]);
+        total.add(sum);
+    }
+    Floats sum = Floats::zero();
+    for (; bit < n_bits; ++bit) sum.add_where(differences + places[bit].start, places[bit].mask, weights[bit]);
+    total.add(sum);
+    total.store(out);
+}
+
+template <typename Line, typename Sums, typename Floats>
 constexpr Scanner scanner_of() {
     return {Line::index_bits, rows8<Line>,   rows16<Line, Sums>,   rows8_of<Line, 4>, rows16_of<Line, Sums, 4>,
-            blocks8<Line>,    blocks16<Line, Sums>, uniform<Line>, distances};
+            blocks8<Line>,    blocks16<Line, Sums>, uniform<Line>, round_down, differences<Floats>, distances<Floats>};
 }
 
 }  // namespace

@@ -81,8 +81,35 @@ struct Sums {
     }
 };
 
+struct Floats {
+    float32x4_t v[4];
+
+    static Floats zero() { return {{vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0)}}; }
+    void add_where(const std::uint32_t *differences, std::uint32_t mask, float weight) {
+        const uint32x4_t bits = vreinterpretq_u32_f32(vdupq_n_f32(weight));
+        for (int i = 0; i < 4; ++i) {
+            const uint32x4_t where = vtstq_u32(vld1q_u32(differences + 4 * i), vdupq_n_u32(mask));
+            v[i] = vaddq_f32(v[i], vreinterpretq_f32_u32(vandq_u32(where, bits)));
+        }
+    }
+    void add(const Floats &x) {
+        for (int i = 0; i < 4; ++i) v[i] = vaddq_f32(v[i], x.v[i]);
+    }
+    void store(float *p) const {
+        for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, v[i]);
+    }
+    static void differences(const std::uint8_t *line, std::uint8_t query, std::uint32_t *out) {
+        const uint8x16_t bytes = veorq_u8(vld1q_u8(line), vdupq_n_u8(query));
+        const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_high_u8(bytes);
+        vst1q_u32(out, vmovl_u16(vget_low_u16(low)));
+        vst1q_u32(out + 4, vmovl_high_u16(low));
+        vst1q_u32(out + 8, vmovl_u16(vget_low_u16(high)));
+        vst1q_u32(out + 12, vmovl_high_u16(high));
+    }
+};
+
 }  // namespace
 
-const Scanner neon_scanner = scanner_of<Line, Sums>();
+const Scanner neon_scanner = scanner_of<Line, Sums, Floats>();
 
 }  // namespace bitrank

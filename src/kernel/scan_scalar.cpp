@@ -69,8 +69,26 @@ struct Sums {
     }
 };
 
+struct Floats {
+    float lanes[rows_together];
+
+    static Floats zero() { return Floats{}; }
+    void add_where(const std::uint32_t *differences, std::uint32_t mask, float weight) {
+        for (std::size_t i = 0; i < rows_together; ++i) lanes[i] += differences[i] & mask ? weight : 0.0f;
+    }
+    void add(const Floats &other) {
+        for (std::size_t i = 0; i < rows_together; ++i) lanes[i] += other.lanes[i];
+    }
+    void store(float *out) const {
+        for (std::size_t i = 0; i < rows_together; ++i) out[i] = lanes[i];
+    }
+    static void differences(const std::uint8_t *line, std::uint8_t query, std::uint32_t *out) {
+        for (std::size_t i = 0; i < rows_together; ++i) out[i] = static_cast<std::uint8_t>(line[i] ^ query);
+    }
+};
+
 }  // namespace
 
-const Scanner scalar_scanner = scanner_of<Line, Sums>();
+const Scanner scalar_scanner = scanner_of<Line, Sums, Floats>();
 
 }  // namespace bitrank

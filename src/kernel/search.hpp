@@ -36,7 +36,7 @@ struct Search {
 
     std::shared_ptr<const Weighting> weighting(std::size_t q) const {
         if (prepared) return prepared;
-        return std::make_shared<Weighting>(weights + (weights_per_query ? q * order.n_bits : 0), order, scanner->index_bits);
+        return std::make_shared<Weighting>(weights + (weights_per_query ? q * order.n_bits : 0), order, *scanner);
     }
     Search with_prepared_weights() const {
         Search out = *this;

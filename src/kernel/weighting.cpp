@@ -12,12 +12,6 @@ constexpr float smallest = 1e-30f;
 // so many bits that 255 is too small, and a sum that saturates is still a lower bound.
 constexpr float largest_part = 320;
 
-void round_down(const std::vector<float> &weights, float scale, std::vector<std::uint8_t> &out) {
-    out.resize(weights.size());
-    for (std::size_t i = 0; i < weights.size(); ++i)
-        out[i] = static_cast<std::uint8_t>(static_cast<int>(std::min(weights[i] * scale, 255.0f)));
-}
-
 // Fill a table of sums: bit i of an index adds weight_of(i).
 template <typename WeightOf>
 void fill_sums(float *table, std::size_t n_index_bits, WeightOf weight_of) {
@@ -31,11 +25,12 @@ void fill_sums(float *table, std::size_t n_index_bits, WeightOf weight_of) {
 
 }  // namespace
 
-Weighting::Weighting(const float *given, Order given_order, unsigned index_bits)
+Weighting::Weighting(const float *given, Order given_order, const Scanner &scanner)
     : order(given_order),
-      lookups{order.n_bytes(), index_bits},
+      lookups{order.n_bytes(), scanner.index_bits},
       weights(given, given + order.n_bits),
       positions(order.n_bits),
+      places(order.n_bits),
       free(order.n_bytes(), 0),
       unit(*std::max_element(given, given + order.n_bits)),
       even(std::all_of(given, given + order.n_bits, [&](float w) { return w == 0 || w == unit; })),
@@ -45,6 +40,7 @@ Weighting::Weighting(const float *given, Order given_order, unsigned index_bits)
       row_weights(lookups.n_tables() * lookups.n_entries()),
       half_weights(order.n_bytes() * 32),
       prefix(lookups.n_steps() + 1, 0),
+      scanner_(&scanner),
       bits_(order.bits, order.bits + order.n_bits),
       step_weights_(lookups.n_steps(), 0) {
     order.bits = bits_.data();
@@ -52,6 +48,7 @@ Weighting::Weighting(const float *given, Order given_order, unsigned index_bits)
     std::vector<float> permuted(std::max(order.n_bytes(), lookups.n_steps() * lookups.step_bytes()) * 8, 0);
     for (std::size_t i = 0; i < order.n_bits; ++i) {
         positions[bits_[i]] = static_cast<std::uint16_t>(i);
+        places[bits_[i]] = {static_cast<std::uint32_t>(i / 8 * rows_together), 0x80u >> i % 8};
         if (weights[bits_[i]] == 0) free[i / 8] |= static_cast<std::uint8_t>(0x80 >> i % 8);
         const float weight = weights[bits_[i]] / unit;
         permuted[i] = weight < smallest ? 0 : weight;
@@ -82,8 +79,10 @@ float Weighting::scale(float reach) const {
 
 void Weighting::quantise(float scale, Quantised &out) const {
     out.scale = scale;
-    round_down(row_weights, scale, out.rows);
-    round_down(half_weights, scale, out.blocks);
+    out.rows.resize(row_weights.size());
+    out.blocks.resize(half_weights.size());
+    scanner_->round_down(row_weights.data(), row_weights.size(), scale, out.rows.data());
+    scanner_->round_down(half_weights.data(), half_weights.size(), scale, out.blocks.data());
     if (short_code()) return;
     const std::size_t n_steps = step_weights_.size();
     const auto sum = [&](std::size_t step) { return scale * (step < n_steps ? step_weights_[step] : 0); };

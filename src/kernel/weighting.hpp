@@ -16,7 +16,7 @@ struct Quantised {
 
 class Weighting {
 public:
-    Weighting(const float *weights, Order order, unsigned index_bits);
+    Weighting(const float *weights, Order order, const Scanner &scanner);
     Weighting(const Weighting &) = delete;  // `order` points into it
 
     // Whether bounds are summed in 8 bits; longer codes would lose too much by rounding down.
@@ -30,6 +30,7 @@ public:
     Lookups lookups;
     std::vector<float> weights;            // in the caller's order
     std::vector<std::uint16_t> positions;  // of the caller's bits in the order
+    std::vector<BitPlace> places;          // of the same
     std::vector<std::uint8_t> free;        // the bits of weight zero, permuted
     float unit;                            // the heaviest weight, the unit of bounds
     bool even;                             // every weight is zero or one unit: bounds are integers
@@ -39,6 +40,7 @@ public:
     Quantised nominal;                     // for long codes: tables for any reach beyond the heaviest entries
 
 private:
+    const Scanner *scanner_;
     std::vector<std::uint16_t> bits_;
     std::vector<float> step_weights_;
     float heaviest_entry_ = 0, heaviest_pair_ = 0;

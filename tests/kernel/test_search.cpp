@@ -111,7 +111,7 @@ void check_equal(const std::vector<Hit> &hits, const std::vector<Hit> &expected,
 void test_search(std::size_t n_cases) {
     const std::size_t lengths[] = {1, 7, 32, 64, 75, 128, 129, 256, 511, 1024, 2100};
     for (std::size_t turn = 0; turn < n_cases; ++turn) {
-        const Data data = make_data(below(turn % 8 ? 700 : 90'000) + 1, lengths[turn % 11], 1 + below(4), turn % 5);
+        const Data data = make_data(below(turn % 8 ? 700 : 90'000) + 1, lengths[turn % 11], 1 + below(turn % 4 ? 4 : 12), turn % 5);
         const Built built(data, 1 + below(3));
         const std::size_t k = 1 + below(turn % 3 ? 20 : 2000), n_threads = 1 + below(4);
         const bool masked = below(2);
@@ -138,47 +138,88 @@ void test_search(std::size_t n_cases) {
     }
 }
 
-// The scans alone, with arbitrary tables: all paths agree lane by lane.
+namespace {
+
+// Tables of integer weights per bit for the look-ups of a path, of which `query` differs.
+std::vector<std::uint8_t> tables_of(const std::vector<unsigned> &weights, const std::vector<std::uint8_t> &query,
+                                    const Lookups &lookups) {
+    std::vector<std::uint8_t> out(lookups.n_tables() * lookups.n_entries());
+    for (std::size_t table = 0; table < lookups.n_tables(); ++table)
+        for (std::size_t value = 0; value < lookups.n_entries(); ++value) {
+            unsigned sum = 0;
+            for (std::size_t i = 0; i < lookups.index_bits; ++i) {
+                const std::size_t bit = lookups.bit(table, i);
+                if (bit < weights.size() && (value >> i & 1) != (query[bit / 8] >> (7 - bit % 8) & 1u)) sum += weights[bit];
+            }
+            out[table * lookups.n_entries() + value] = static_cast<std::uint8_t>(sum);
+        }
+    return out;
+}
+
+}  // namespace
+
+// The scans alone, with arbitrary tables and limits for four queries: all paths find the rows of plain sums.
 void test_scans(std::size_t n_cases) {
     for (std::size_t turn = 0; turn < n_cases; ++turn) {
-        const std::size_t n_bytes = 1 + below(turn % 2 ? 16 : 200);
-        std::vector<std::uint8_t> blocks(64 * n_bytes * 64), bounds(n_bytes * 128), query(n_bytes), free(n_bytes);
-        std::vector<std::uint8_t> rows(n_bytes * 32), shared(n_bytes * 32);
-        for (auto *bytes : {&blocks, &bounds, &query, &free})
+        const bool wide = turn % 2;
+        const std::size_t n_bytes = 1 + below(wide ? 130 : 16), n_bits = 8 * n_bytes;
+        std::vector<std::uint8_t> blocks(64 * n_bytes * 64), bounds(n_bytes * 128), free(n_bytes), shared(n_bytes * 32);
+        for (auto *bytes : {&blocks, &bounds, &free})
             for (auto &byte : *bytes) byte = static_cast<std::uint8_t>(random_bits());
         for (std::size_t byte = 0; byte < n_bytes; ++byte)  // some blocks of equal rows
             for (std::size_t b = 0; b < 64; b += 3) bounds[(byte * 2 + 1) * 64 + b] = 255;
-        for (auto *bytes : {&rows, &shared})
-            for (auto &byte : *bytes) byte = static_cast<std::uint8_t>(below(1 + 400 / n_bytes) & 127);
-        Tables tables{n_bytes, rows.data(), shared.data(), query.data(), 0};
+        for (auto &byte : shared) byte = static_cast<std::uint8_t>(below(1 + 400 / n_bytes) & 127);
+        // No sum of eight look-ups of six bits exceeds 255.
+        std::vector<unsigned> weights[queries_per_scan];
+        std::vector<std::uint8_t> queries[queries_per_scan];
+        std::uint16_t limits[queries_per_scan];
+        std::size_t fine = below(20), middle = fine + below(20), test_from = below(70);
+        for (std::size_t q = 0; q < queries_per_scan; ++q) {
+            for (std::size_t i = 0; i < n_bits; ++i) weights[q].push_back(static_cast<unsigned>(below(wide ? 6 : 4)));
+            for (std::size_t i = 0; i < n_bytes; ++i) queries[q].push_back(static_cast<std::uint8_t>(random_bits()));
+            limits[q] = static_cast<std::uint16_t>(wide ? below(n_bits * 3) : below(std::min<std::size_t>(255, n_bits * 2)));
+        }
+        const auto sum = [&](std::size_t b, std::size_t lane, std::size_t q) {
+            unsigned out = 0;
+            for (std::size_t bit = 0; bit < n_bits; ++bit) {
+                const unsigned value = blocks[(b * n_bytes + bit / 8) * 64 + lane] ^ queries[q][bit / 8];
+                out += value >> (7 - bit % 8) & 1 ? weights[q][bit] : 0;
+            }
+            return out;
+        };
         const std::uint64_t live = random_bits() | random_bits();
-        const std::uint64_t now = live & (below(2) ? ~std::uint64_t{0} : random_bits());
+        const std::uint64_t now = live & random_bits() & random_bits() & (below(2) ? ~std::uint64_t{0} : random_bits());
+        std::vector<std::uint64_t> expected(queries_per_scan * 64), survivors(queries_per_scan * 64);
+        for (std::uint64_t left = now; left; left &= left - 1)
+            for (std::size_t q = 0; q < queries_per_scan; ++q) {
+                const auto b = static_cast<std::size_t>(std::countr_zero(left));
+                expected[q * 64 + b] = 0;
+                for (std::size_t lane = 0; lane < 64; ++lane)
+                    expected[q * 64 + b] |= std::uint64_t{sum(b, lane, q) <= limits[q]} << lane;
+            }
         for (const std::string &path : path_names()) {
             const Scanner &one = *bitrank::path(path)->scanner;
             const std::string where = path + ", " + std::to_string(n_bytes) + " bytes";
-            std::uint64_t expected[64], survivors[64];
-            for (const bool wide : {false, true}) {
-                tables.limit = static_cast<std::uint16_t>(wide ? below(30'000) : below(255));
-                (wide ? scalar_scanner.rows16 : scalar_scanner.rows8)(blocks.data(), now, live, tables, expected);
-                (wide ? one.rows16 : one.rows8)(blocks.data(), now, live, tables, survivors);
-                for (std::uint64_t left = now; left; left &= left - 1) {
-                    const int b = std::countr_zero(left);
-                    check(survivors[b] == expected[b], "the same rows", where);
-                    std::uint64_t plain = 0;
-                    for (std::size_t lane = 0; lane < 64; ++lane) {
-                        std::size_t sum = 0;
-                        for (std::size_t byte = 0; byte < n_bytes; ++byte) {
-                            const unsigned value = blocks[(static_cast<std::size_t>(b) * n_bytes + byte) * 64 + lane];
-                            sum += rows[byte * 32 + (value >> 4)] + rows[byte * 32 + 16 + (value & 15)];
-                        }
-                        plain |= std::uint64_t{sum <= tables.limit} << lane;
-                    }
-                    check(survivors[b] == plain, "rows by plain sums", where);
-                }
-                check((wide ? one.blocks16 : one.blocks8)(bounds.data(), tables) ==
-                          (wide ? scalar_scanner.blocks16 : scalar_scanner.blocks8)(bounds.data(), tables),
-                      "the same blocks", where);
+            std::vector<std::uint8_t> rows[queries_per_scan];
+            Tables tables[queries_per_scan];
+            for (std::size_t q = 0; q < queries_per_scan; ++q) {
+                rows[q] = tables_of(weights[q], queries[q], {n_bytes, one.index_bits});
+                tables[q] = {n_bytes, rows[q].data(), shared.data(), queries[q].data(), limits[q], fine, middle, test_from};
             }
+            const auto check_rows = [&](std::size_t n_queries) {
+                for (std::uint64_t left = now; left; left &= left - 1)
+                    for (std::size_t q = 0; q < n_queries; ++q) {
+                        const auto b = static_cast<std::size_t>(std::countr_zero(left));
+                        check(survivors[q * 64 + b] == expected[q * 64 + b], "rows by plain sums", where);
+                    }
+            };
+            (wide ? one.rows16 : one.rows8)(blocks.data(), now, live, tables[0], survivors.data());
+            check_rows(1);
+            (wide ? one.rows16_of_four : one.rows8_of_four)(blocks.data(), now, live, tables, survivors.data());
+            check_rows(queries_per_scan);
+            check((wide ? one.blocks16 : one.blocks8)(bounds.data(), tables[0]) ==
+                      (wide ? scalar_scanner.blocks16 : scalar_scanner.blocks8)(bounds.data(), tables[0]),
+                  "the same blocks", where);
             check(one.uniform(bounds.data(), free.data(), n_bytes) ==
                       scalar_scanner.uniform(bounds.data(), free.data(), n_bytes),
                   "the same uniform blocks", where);
