@@ -10,8 +10,9 @@ struct Line {
     static constexpr unsigned index_bits = 4;
     static constexpr std::size_t blocks_of_one = 1, blocks_of_four = 1;
     static void expand(const Line *lines, Line *indices) { expand_half_bytes(lines, indices); }
+    // Not inlined: the loops of scan_loops.hpp would unroll it many times over.
     template <typename Work>
-    static Line each(Work work) {
+    static __attribute__((noinline)) Line each(Work work) {
         Line out;
         for (std::size_t i = 0; i < lane_count; ++i) out.lanes[i] = static_cast<std::uint8_t>(work(i));
         return out;
