@@ -107,6 +107,7 @@ coverage: browser
 
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/flat.py
 
 # Both ways of searching on every engine that runs here, and the tables of docs/scale.md.
 bench-engines: $(VENV)/test.installed

@@ -5,8 +5,8 @@
     BITRANK_KERNEL=avx2 FAISS_SIMD_LEVEL=AVX2 python benchmarks/flat.py    both libraries without AVX-512
 
 Codes are random, weights between 0.1 and 1, and everything runs on one core. In every round both search for the same
-queries, one after the other. A figure is the speed of `Index` as a multiple of IndexBinaryFlat, by medians; the milliseconds
-of both stand beside it.
+queries, one after the other. A figure is the speed of `Index` as a multiple of IndexBinaryFlat, by medians; the
+milliseconds of both stand beside it.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ from bitrank.vocabulary import Codes, Ids, Method, Queries, Weights, n_bytes
 CANDIDATES_PER_RESULT = 10
 MIN_CANDIDATES = 1000
 
+METHODS = get_args(Method)
+
 
 # A uint8 matrix of at least this many values, all 0 or 1 and a tenth of them ones, holds one bit per byte.
 _MIN_UNPACKED = 64
@@ -255,7 +257,7 @@ def check_ids(ids: Any, n: int | None = None, name: str = "ids") -> Ids:
 
 def check_count(name: str, value: Any, least: int) -> int:
     """An int that is at least `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+    if not isinstance(value, int | Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
     return int(value)
 
@@ -268,8 +270,8 @@ def check_method(method: Method, k: int, candidates: int | None, most: int | Non
     >>> check_method("exact", 10, None), check_method("rerank", 10, None), check_method("rerank", 10, 50)
     (None, 1000, 50)
     """
-    if method not in get_args(Method):
-        raise ValueError(f"method must be one of {get_args(Method)}, got {method!r}")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
     if method == "exact":
         if candidates is not None:
             raise ValueError(f'candidates must be None unless method is "rerank", got {candidates!r}')

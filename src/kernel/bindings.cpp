@@ -45,7 +45,7 @@ using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::
                                  Array<const std::uint8_t, 3>, Vector<const std::int64_t>, Vector<const std::int64_t>,
                                  std::optional<Vector<const std::uint64_t>>>;
 
-void require(bool condition, const std::string &message) {
+void require(bool condition, const char *message) {
     if (!condition) throw std::invalid_argument(message);
 }
 
@@ -53,11 +53,10 @@ void require(bool condition, const std::string &message) {
 const bitrank::Path &chosen_path() {
     const char *variable = std::getenv("BITRANK_KERNEL");
     const std::string name = variable ? variable : "";
-    const bitrank::Path *path = bitrank::path(name);
+    if (const bitrank::Path *path = bitrank::path(name)) return *path;
     std::string names;
     for (const std::string &known : bitrank::path_names()) names += (names.empty() ? "" : ", ") + known;
-    require(path != nullptr, "BITRANK_KERNEL must be one of " + names + ", got " + name);
-    return *path;
+    throw std::invalid_argument("BITRANK_KERNEL must be one of " + names + ", got " + name);
 }
 
 bitrank::Distances distances_of(const Codes &queries, const Codes &codes, const Weights &weights,

@@ -11,7 +11,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // Blocks scanned before any super-block, the nearest ones of the nearest super-blocks: they give the first limit.
 // The bits of the first bytes decide: most rows of a block share no others.
-constexpr std::size_t seed_supers = 8, seed_blocks = 32, seed_bytes = 16;
+constexpr std::size_t seed_supers = 8, seed_bytes = 8, seed_blocks = 32, seed_blocks_of_long_codes = 8;
 
 // Of 16 neighbouring rows, score all at once if at least this many survive.
 constexpr std::size_t dense_rows = 4;
@@ -100,7 +100,7 @@ void Pass::scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std
         for (std::size_t b = 0; b < supers[i].n_blocks(); ++b)
             blocks.push_back({query_.bound(bounds + b, bounds + lane_count + b, 2 * lane_count, n_seed_bytes), i, b});
     }
-    const std::size_t n_seeds = std::min(blocks.size(), seed_blocks);
+    const std::size_t n_seeds = std::min(blocks.size(), query_.short_code() ? seed_blocks : seed_blocks_of_long_codes);
     std::partial_sort(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(n_seeds), blocks.end(),
                       [](const Block &a, const Block &b) { return a.bound < b.bound; });
     blocks.resize(n_seeds);
@@ -137,8 +137,10 @@ std::uint64_t Pass::begin_visit(const std::vector<Super> &supers, std::size_t i)
     std::uint64_t live = blocks_within_reach(super) & ~scanned_[i];
     if (n_blocks < lane_count) live &= (std::uint64_t{1} << n_blocks) - 1;
     if (segment.wanted)
-        for (std::uint64_t left = live; left; left &= left - 1)
-            if (!segment.wanted[super.first_block() + static_cast<std::size_t>(std::countr_zero(left))]) live &= ~lowest(left);
+        for (std::uint64_t left = live; left; left &= left - 1) {
+            const auto b = static_cast<std::size_t>(std::countr_zero(left));
+            if (!segment.wanted[super.first_block() + b]) live &= ~lowest(left);
+        }
     if (live) uniform_ = scanner_->uniform(super.bounds(n_bytes_), query_.free_bits(), n_bytes_);
     return live;
 }
@@ -172,22 +174,25 @@ void Pass::visit_together(Pass *passes, std::size_t n_passes, const std::vector<
             total += static_cast<std::size_t>(std::popcount(own[p]));
         }
         // A scan for four queries costs as much as about two and a half scans for one.
-        const bool together = n_passes == queries_per_scan && 2 * total >= 5 * static_cast<std::size_t>(std::popcount(any));
-        std::uint64_t survivors[queries_per_scan * lane_count];
+        const bool together =
+            n_passes == queries_per_scan && 2 * total >= 5 * static_cast<std::size_t>(std::popcount(any));
+        std::uint64_t survivors[queries_per_scan * lane_count], with_survivors = 0;
         if (together && any) {
             Tables tables[queries_per_scan];
             for (std::size_t p = 0; p < n_passes; ++p) tables[p] = passes[p].query_.tables(passes[p].reach_);
             const Scanner &scanner = *passes->scanner_;
-            (passes->query_.short_code() ? scanner.rows8_of_four : scanner.rows16_of_four)(
-                super.blocks(passes->n_bytes_), any, left, tables, survivors);
+            const auto rows = passes->query_.short_code() ? scanner.rows8_of_four : scanner.rows16_of_four;
+            with_survivors = rows(super.blocks(passes->n_bytes_), any, left, tables, survivors);
         }
         for (std::size_t p = 0; p < n_passes; ++p) {
             Pass &pass = passes[p];
             const float before = pass.reach_;
-            if (together)
-                pass.take_survivors(super, own[p], survivors + p * lane_count);
-            else if (own[p])
+            if (together) {
+                pass.n_scanned_ += static_cast<std::size_t>(std::popcount(own[p]));
+                pass.take_survivors(super, own[p] & with_survivors, survivors + p * lane_count);
+            } else if (own[p]) {
                 pass.scan(super, own[p], live[p]);
+            }
             live[p] &= ~now;
             if (pass.reach_ < before && has_at_least(live[p], blocks_worth_bounds))
                 live[p] &= pass.blocks_within_reach(super);
@@ -229,16 +234,15 @@ std::size_t Pass::blocks_at_once() const {
 
 void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
     std::uint64_t survivors[lane_count];
-    (query_.short_code() ? scanner_->rows8 : scanner_->rows16)(super.blocks(n_bytes_), now, live, query_.tables(reach_),
-                                                               survivors);
-    take_survivors(super, now, survivors);
+    n_scanned_ += static_cast<std::size_t>(std::popcount(now));
+    const auto rows = query_.short_code() ? scanner_->rows8 : scanner_->rows16;
+    take_survivors(super, rows(super.blocks(n_bytes_), now, live, query_.tables(reach_), survivors), survivors);
 }
 
-void Pass::take_survivors(const Super &super, std::uint64_t now, std::uint64_t *survivors) {
+void Pass::take_survivors(const Super &super, std::uint64_t blocks, std::uint64_t *survivors) {
     const Segment &segment = *super.segment;
     const std::size_t first = super.first_block();
-    n_scanned_ += static_cast<std::size_t>(std::popcount(now));
-    for (std::uint64_t left = now; left; left &= left - 1) {
+    for (std::uint64_t left = blocks; left; left &= left - 1) {
         const std::size_t b = static_cast<std::size_t>(std::countr_zero(left));
         if (segment.wanted) survivors[b] &= segment.wanted[first + b];
         if ((first + b + 1) * lane_count > segment.n_rows)
@@ -247,8 +251,8 @@ void Pass::take_survivors(const Super &super, std::uint64_t now, std::uint64_t *
         const std::int64_t *ids = segment.ids + (first + b) * lane_count;
         for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) __builtin_prefetch(ids + std::countr_zero(rows));
     }
-    for (; now; now &= now - 1) {
-        const std::size_t b = static_cast<std::size_t>(std::countr_zero(now));
+    for (; blocks; blocks &= blocks - 1) {
+        const std::size_t b = static_cast<std::size_t>(std::countr_zero(blocks));
         const std::uint8_t *block = super.blocks(n_bytes_) + b * n_bytes_ * lane_count;
         const std::int64_t *ids = segment.ids + (first + b) * lane_count;
         const std::int64_t number = super.segment_row + static_cast<std::int64_t>((first + b) * lane_count);

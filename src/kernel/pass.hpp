@@ -55,7 +55,7 @@ private:
 
     void visit(const Super &super, std::uint64_t live);
     void scan(const Super &super, std::uint64_t now, std::uint64_t live);
-    void take_survivors(const Super &super, std::uint64_t now, std::uint64_t *survivors);
+    void take_survivors(const Super &super, std::uint64_t blocks, std::uint64_t *survivors);
     void score_rows();
     void score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::int64_t number, std::uint64_t rows);
     template <typename Farther>

@@ -85,9 +85,16 @@ Tables Query::tables(float reach) {
     const Quantised &quantised = nominal_ ? weighting_->nominal : quantised_;
     const float limit = std::min(std::floor(reach * quantised.scale), short_code() ? 254.0f : 65535.0f);
     const std::vector<float> &prefix = weighting_->prefix;
-    const auto test_from = static_cast<std::size_t>(std::lower_bound(prefix.begin(), prefix.end(), 2 * reach) - prefix.begin());
-    return {n_bytes_,     rows_.data(),         quantised.blocks.data(), code_.data(), static_cast<std::uint16_t>(limit),
-            quantised.fine, quantised.middle, test_from};
+    // Random codes differ in half of the weight.
+    const auto test_from = std::lower_bound(prefix.begin(), prefix.end(), 2 * reach) - prefix.begin();
+    return {n_bytes_,
+            rows_.data(),
+            quantised.blocks.data(),
+            code_.data(),
+            static_cast<std::uint16_t>(limit),
+            quantised.fine,
+            quantised.middle,
+            static_cast<std::size_t>(test_from)};
 }
 
 void Query::fold(const Quantised &quantised) {

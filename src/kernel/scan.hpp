@@ -55,16 +55,17 @@ struct BitPlace {
 struct Scanner {
     unsigned index_bits;
     // For every block b in the bit set `now`, at blocks + b * n_bytes * 64, set survivors[b] to the rows whose sum is
-    // within the limit. `live` has all blocks of the super-block that are still to be scanned.
-    void (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-                  std::uint64_t *survivors);
-    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-                   std::uint64_t *survivors);
-    // The same for four queries: survivors has 64 words per query.
-    void (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
-                          std::uint64_t *survivors);
-    void (*rows16_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+    // within the limit. `live` has all blocks of the super-block that are still to be scanned. Returns the blocks with
+    // survivors.
+    std::uint64_t (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
                            std::uint64_t *survivors);
+    std::uint64_t (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
+                            std::uint64_t *survivors);
+    // The same for four queries: survivors has 64 words per query. Returns the blocks with survivors of any of them.
+    std::uint64_t (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
+                                   const Tables *tables, std::uint64_t *survivors);
+    std::uint64_t (*rows16_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
+                                    const Tables *tables, std::uint64_t *survivors);
     // Blocks of a super-block within the limit, judged by the bits that all rows of a block share.
     std::uint64_t (*blocks8)(const std::uint8_t *bounds, const Tables &tables);
     std::uint64_t (*blocks16)(const std::uint8_t *bounds, const Tables &tables);

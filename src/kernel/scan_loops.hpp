@@ -156,8 +156,10 @@ struct Tile {
 
 // Scan the blocks of `now`, some at a time; the last ones of `live` are followed by the next super-block.
 template <typename Tile, std::size_t n_blocks, typename Scan>
-inline __attribute__((always_inline)) void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint64_t &now,
-                                                     std::uint64_t live, std::uint64_t *survivors, Scan scan) {
+inline __attribute__((always_inline)) std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
+                                                              std::uint64_t &now, std::uint64_t live,
+                                                              std::uint64_t *survivors, Scan scan) {
+    std::uint64_t with_survivors = 0;
     const std::size_t stride = tile.n_bytes * lane_count;
     while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
         std::size_t numbers[n_blocks];
@@ -174,24 +176,26 @@ inline __attribute__((always_inline)) void for_tiles(Tile &tile, const std::uint
         }
         scan(tile, [&](std::size_t b, std::size_t q, std::uint64_t lanes) {
             survivors[q * lane_count + numbers[b]] = lanes;
+            with_survivors |= std::uint64_t{lanes != 0} << numbers[b];
         });
     }
+    return with_survivors;
 }
 
 template <typename Line, std::size_t n_queries, std::size_t fixed_bytes>
-void rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+std::uint64_t rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
                      std::uint64_t *survivors) {
     constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
     const auto scan = [](auto &tile, auto out) { tile.scan8(out); };
     Tile<Line, n_blocks, n_queries, fixed_bytes> tile(tables);
-    for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
-    if (!now) return;
+    const std::uint64_t out = for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
+    if (!now) return out;
     Tile<Line, 1, n_queries, fixed_bytes> single(tables);
-    for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
+    return out | for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
 }
 
 template <typename Line, std::size_t n_queries>
-void rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+std::uint64_t rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
               std::uint64_t *survivors) {
     switch (tables->n_bytes) {
         case 8: return rows8_of_blocks<Line, n_queries, 8>(blocks, now, live, tables, survivors);
@@ -201,27 +205,27 @@ void rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
 }
 
 template <typename Line, typename Sums, std::size_t n_queries>
-void rows16_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+std::uint64_t rows16_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
                std::uint64_t *survivors) {
     constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
     const auto scan = [](auto &tile, auto out) { tile.template scan16<Sums>(out); };
     Tile<Line, n_blocks, n_queries, 0> tile(tables);
-    for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
-    if (!now) return;
+    const std::uint64_t out = for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
+    if (!now) return out;
     Tile<Line, 1, n_queries, 0> single(tables);
-    for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
+    return out | for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
 }
 
 template <typename Line>
-void rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
+std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
            std::uint64_t *survivors) {
-    rows8_of<Line, 1>(blocks, now, live, &tables, survivors);
+    return rows8_of<Line, 1>(blocks, now, live, &tables, survivors);
 }
 
 template <typename Line, typename Sums>
-void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
+std::uint64_t rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
             std::uint64_t *survivors) {
-    rows16_of<Line, Sums, 1>(blocks, now, live, &tables, survivors);
+    return rows16_of<Line, Sums, 1>(blocks, now, live, &tables, survivors);
 }
 
 // Bounds of a super-block hold two lines per byte: the value of the first row of each block, and ones in the bits that

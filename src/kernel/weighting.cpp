@@ -1,6 +1,7 @@
 #include "weighting.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace bitrank {
 namespace {
@@ -53,6 +54,8 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
         const float weight = weights[bits_[i]] / unit;
         permuted[i] = weight < smallest ? 0 : weight;
     }
+    for (const float weight : permuted) deviation_ += weight * weight / 4;
+    deviation_ = std::sqrt(deviation_);
     for (std::size_t half = 0; half < 2 * order.n_bytes(); ++half)
         fill_sums(&half_weights[half * 16], 4, [&](std::size_t i) { return permuted[half * 4 + 3 - i]; });
     const std::size_t n_entries = lookups.n_entries();
@@ -64,17 +67,23 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
         if (table % 2) heaviest_pair_ = std::max(heaviest_pair_, heaviest + row_weights[table * n_entries - 1]);
         step_weights_[table / Lookups::per_step] += heaviest;
     }
-    for (std::size_t step = 0; step < step_weights_.size(); ++step) prefix[step + 1] = prefix[step] + step_weights_[step];
+    for (std::size_t step = 0; step < step_weights_.size(); ++step)
+        prefix[step + 1] = prefix[step] + step_weights_[step];
     if (!short_code()) quantise(scale(static_cast<float>(order.n_bits)), nominal);
 }
 
 float Weighting::scale(float reach) const {
     reach = std::max(reach, smallest);
-    if (short_code()) return even ? std::max(1.0f, static_cast<float>(static_cast<int>(254 / std::max(reach, 1.0f)))) : 254 / reach;
+    if (short_code()) return even ? std::floor(254 / std::max(reach, 1.0f)) : 254 / reach;
     if (even) return 1;
-    // A weight beyond the reach need not be exact, and the sum of all weights fits 16 bits.
-    return std::min({255 / std::clamp(heaviest_entry_, smallest, reach),
-                     largest_part / std::clamp(heaviest_pair_, smallest, reach), 65535 / std::max(prefix.back(), smallest)});
+    // Rounding down loses half a unit per look-up. More than a third of the deviation of random distances, or 2 % of the
+    // reach, would let too many rows survive; finer units would be widened more often. A weight beyond the reach need not
+    // be exact, and the sum of all weights fits 16 bits.
+    const float largest_loss = std::max(std::min(0.3f * deviation_, 0.02f * reach), smallest);
+    return std::min({0.5f * static_cast<float>(lookups.n_tables()) / largest_loss,
+                     255 / std::clamp(heaviest_entry_, smallest, reach),
+                     largest_part / std::clamp(heaviest_pair_, smallest, reach),
+                     65535 / std::max(prefix.back(), smallest)});
 }
 
 void Weighting::quantise(float scale, Quantised &out) const {
@@ -86,8 +95,9 @@ void Weighting::quantise(float scale, Quantised &out) const {
     if (short_code()) return;
     const std::size_t n_steps = step_weights_.size();
     const auto sum = [&](std::size_t step) { return scale * (step < n_steps ? step_weights_[step] : 0); };
-    for (out.fine = n_steps; out.fine > 0 && sum(out.fine - 1) <= largest_part; --out.fine) {}
-    for (out.middle = n_steps; out.middle > out.fine && sum(out.middle - 1) + sum(out.middle) <= largest_part; --out.middle) {}
+    std::size_t &fine = out.fine, &middle = out.middle;
+    for (fine = n_steps; fine > 0 && sum(fine - 1) <= largest_part; --fine) {}
+    for (middle = n_steps; middle > fine && sum(middle - 1) + sum(middle) <= largest_part; --middle) {}
 }
 
 }  // namespace bitrank

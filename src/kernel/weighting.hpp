@@ -44,6 +44,7 @@ private:
     std::vector<std::uint16_t> bits_;
     std::vector<float> step_weights_;
     float heaviest_entry_ = 0, heaviest_pair_ = 0;
+    float deviation_ = 0;  // standard deviation of the distances of random codes
 };
 
 }  // namespace bitrank

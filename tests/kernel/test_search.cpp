@@ -111,7 +111,8 @@ void check_equal(const std::vector<Hit> &hits, const std::vector<Hit> &expected,
 void test_search(std::size_t n_cases) {
     const std::size_t lengths[] = {1, 7, 32, 64, 75, 128, 129, 256, 511, 1024, 2100};
     for (std::size_t turn = 0; turn < n_cases; ++turn) {
-        const Data data = make_data(below(turn % 8 ? 700 : 90'000) + 1, lengths[turn % 11], 1 + below(turn % 4 ? 4 : 12), turn % 5);
+        const std::size_t n_rows = 1 + below(turn % 8 ? 700 : 90'000), n_queries = 1 + below(turn % 4 ? 4 : 12);
+        const Data data = make_data(n_rows, lengths[turn % 11], n_queries, turn % 5);
         const Built built(data, 1 + below(3));
         const std::size_t k = 1 + below(turn % 3 ? 20 : 2000), n_threads = 1 + below(4);
         const bool masked = below(2);
@@ -177,7 +178,8 @@ void test_scans(std::size_t n_cases) {
         for (std::size_t q = 0; q < queries_per_scan; ++q) {
             for (std::size_t i = 0; i < n_bits; ++i) weights[q].push_back(static_cast<unsigned>(below(wide ? 6 : 4)));
             for (std::size_t i = 0; i < n_bytes; ++i) queries[q].push_back(static_cast<std::uint8_t>(random_bits()));
-            limits[q] = static_cast<std::uint16_t>(wide ? below(n_bits * 3) : below(std::min<std::size_t>(255, n_bits * 2)));
+            const std::size_t most = wide ? n_bits * 3 : std::min<std::size_t>(255, n_bits * 2);
+            limits[q] = static_cast<std::uint16_t>(below(most));
         }
         const auto sum = [&](std::size_t b, std::size_t lane, std::size_t q) {
             unsigned out = 0;
