@@ -11,6 +11,16 @@
 
 #include "scan.hpp"
 
+// The sanitizers check every access of a loop: unrolled loops would take them minutes to compile.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BITRANK_UNROLL(n)
+#define BITRANK_INLINE inline
+#else
+#define BITRANK_DO_PRAGMA(text) _Pragma(#text)
+#define BITRANK_UNROLL(n) BITRANK_DO_PRAGMA(GCC unroll n)
+#define BITRANK_INLINE inline __attribute__((always_inline))
+#endif
+
 namespace bitrank {
 namespace {
 
@@ -45,12 +55,12 @@ struct Tile {
 
     // Add the look-ups of a step: work(half, block, query, sum of two look-ups).
     template <typename Work>
-    inline __attribute__((always_inline)) void step(std::size_t s, Work work) const {
+    BITRANK_INLINE void step(std::size_t s, Work work) const {
         Line indices[n_blocks][Lookups::per_step];
-#pragma GCC unroll 4
+BITRANK_UNROLL(4)
         for (std::size_t b = 0; b < n_blocks; ++b) {
             Line lines[step_bytes];
-#pragma GCC unroll 3
+BITRANK_UNROLL(3)
             for (std::size_t i = 0; i < step_bytes; ++i) {
                 // Tables past the last byte are zero: any line will do.
                 const std::size_t byte = s * step_bytes + i < n_bytes ? s * step_bytes + i : n_bytes - 1;
@@ -61,13 +71,13 @@ struct Tile {
             }
             Line::expand(lines, indices[b]);
         }
-#pragma GCC unroll 2
+BITRANK_UNROLL(2)
         for (std::size_t half = 0; half < 2; ++half)
-#pragma GCC unroll 4
+BITRANK_UNROLL(4)
             for (std::size_t q = 0; q < n_queries; ++q) {
                 const std::uint8_t *table = tables[q].rows + (s * Lookups::per_step + 2 * half) * n_entries;
                 const auto first = Line::table(table), second = Line::table(table + n_entries);
-#pragma GCC unroll 4
+BITRANK_UNROLL(4)
                 for (std::size_t b = 0; b < n_blocks; ++b)
                     work(half, b, q, Line::add(Line::look_up(first, indices[b][2 * half]),
                                                Line::look_up(second, indices[b][2 * half + 1])));
@@ -76,13 +86,13 @@ struct Tile {
 
     // Call out(block, query, lanes within the limit).
     template <typename Out>
-    inline __attribute__((always_inline)) void scan8(Out out) const {
+    BITRANK_INLINE void scan8(Out out) const {
         Line sums[n_queries][n_blocks];
         for (std::size_t q = 0; q < n_queries; ++q)
             for (std::size_t b = 0; b < n_blocks; ++b)
                 sums[q][b] = Line::same(static_cast<std::uint8_t>(254 - tables[q].limit));
         const std::size_t n = n_steps();
-#pragma GCC unroll 8
+BITRANK_UNROLL(8)
         for (std::size_t s = 0; s < n; ++s)
             step(s, [&](std::size_t, std::size_t b, std::size_t q, const Line &line) {
                 sums[q][b] = Line::add(sums[q][b], line);
@@ -92,7 +102,7 @@ struct Tile {
     }
 
     template <typename Sums, typename Out>
-    inline __attribute__((always_inline)) void scan16(Out out) {
+    BITRANK_INLINE void scan16(Out out) {
         Sums sums[n_queries][n_blocks];
         Line parts[n_queries][n_blocks];
         std::size_t fine = 0, middle = 0, test_from = 0;
@@ -116,9 +126,9 @@ struct Tile {
             parts[q][b] = Line::add(parts[q][b], line);
         };
         const auto widen_parts = [&] {
-#pragma GCC unroll 4
+BITRANK_UNROLL(4)
             for (std::size_t q = 0; q < n_queries; ++q)
-#pragma GCC unroll 4
+BITRANK_UNROLL(4)
                 for (std::size_t b = 0; b < n_blocks; ++b) sums[q][b].add(parts[q][b]);
         };
         const std::size_t n = n_steps();
@@ -156,7 +166,7 @@ struct Tile {
 
 // Scan the blocks of `now`, some at a time; the last ones of `live` are followed by the next super-block.
 template <typename Tile, std::size_t n_blocks, typename Scan>
-inline __attribute__((always_inline)) std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
+BITRANK_INLINE std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
                                                               std::uint64_t &now, std::uint64_t live,
                                                               std::uint64_t *survivors, Scan scan) {
     std::uint64_t with_survivors = 0;
@@ -290,7 +300,7 @@ void distances(const std::uint32_t *differences, const BitPlace *places, const f
     std::size_t bit = 0;
     for (; bit + 8 <= n_bits; bit += 8) {
         Floats sum = Floats::zero();
-#pragma GCC unroll 8
+BITRANK_UNROLL(8)
         for (std::size_t i = bit; i < bit + 8; ++i)
             sum.add_where(differences + places[i].start, places[i].mask, weights[i]);
         total.add(sum);
