@@ -26,6 +26,8 @@ threadpool_limits(1)
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
+os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
+
 hypothesis.settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("all", max_examples=100, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("few")

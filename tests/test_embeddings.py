@@ -151,6 +151,17 @@ def test_a_centred_hasher_refuses_codes_that_were_not_centred(tmp_path):
     SignBits().fit(unshifted).check_codes(from_embeddings(unshifted))  # centring hardly matters there
 
 
+def test_the_service_refuses_a_hasher_that_does_not_fit_the_codes(tmp_path):
+    sources = pytest.importorskip("bitrank.service.sources", exc_type=ModuleNotFoundError)
+    texts = shifted(500, 0)
+    Index(from_embeddings(texts)).save(tmp_path / "texts.index")
+    for threshold in ("mean", "zero"):
+        SignBits(threshold=threshold).fit(texts).save(tmp_path / f"{threshold}.npz")
+    assert sources.from_files(tmp_path / "texts.index", hasher=tmp_path / "zero.npz").hasher is not None
+    with pytest.raises(ValueError, match=r'use SignBits\(threshold="zero"\)'):
+        sources.from_files(tmp_path / "texts.index", hasher=tmp_path / "mean.npz")
+
+
 def test_files_of_before_the_threshold_still_load(tmp_path):
     hasher = SignBits().fit(X)
     hasher.save(tmp_path / "new.npz")

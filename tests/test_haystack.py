@@ -1,13 +1,9 @@
 """Haystack's own tests of document stores on `BitrankDocumentStore`, and the store and retriever beyond them."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
-
-os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
-
 from haystack import Document, Pipeline
 from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import FilterPolicy
