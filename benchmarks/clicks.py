@@ -1,12 +1,13 @@
 """Learning from clicks of simulated users on the embedded digits, each figure beside its bar.
 
-`python benchmarks/clicks.py [users] [tried]` runs these parts, or both, and writes one section per part to
-benchmarks/results/clicks.json. `users`: three seeds of 1000 pages with honest clicks, with 30 % and with 100 % of the
-pages clicked at random. `tried`: gains of the candidate with one thing changed at a time.
+`python benchmarks/clicks.py [users] [poisoning] [new]` runs these parts, or all, and writes one section per part to
+benchmarks/results/clicks.json. `users`: honest clicks, and 30 % or 100 % of the pages clicked at random. `poisoning`:
+a fifth of the clients are vandals, one strategy at a time, for 2000 pages; 1000 honest pages follow. `new`: a class that
+arrives after learning.
 
 The collection is 5000 digits as ITQ codes of 64 bits, each of which may be a user's query. MAP and P@10 are measured
 with 2000 other digits as queries, which users never see, in expectation over ties. Pages are ranked by the active
-version, and every version that was ever active is measured.
+version, one in twenty by Hamming distance, and every version that was ever active is measured.
 """
 
 import argparse
@@ -15,16 +16,20 @@ from typing import Any
 import numpy as np
 from report import RESULTS, Figure, Report, parse_parts
 
-from bitrank import ITQ, OnlineRankingSVM
+from bitrank import ITQ
 from bitrank.codes import distances
 from bitrank.datasets import digits
-from bitrank.feedback import ClickLearner, Page
+from bitrank.feedback import ClickLearner
+from bitrank.feedback.learner import CANARY
+from bitrank.feedback.poisoning import ATTACKS
 from bitrank.feedback.simulation import SimulatedUsers
 from bitrank.metrics import average_precision, precision_at
 
-PAGES = 1000
 AT_RANDOM = (0.0, 0.3, 1.0)
-GAIN, LOSS = 0.015, -0.002
+N_CLIENTS, VANDALS = 100, 0.2
+CANARY_SHARE = 0.05
+GAINS = {1000: (0.045, 0.010), 3000: (0.09, 0.025)}
+LOSS, POISONED_LOSS, NEW_LOSS = -0.002, -0.004, -0.01
 
 
 class Digits:
@@ -37,115 +42,135 @@ class Digits:
         items, queries = rows[:5000], rows[5000:7000]
         hasher = ITQ(n_bits=64, random_state=seed).fit(X[items])
         self.codes, self.y = hasher.transform(X[items]), labels[items]
-        self.queries = hasher.transform(X[queries])
-        self.relevant = labels[queries][:, None] == self.y
+        self.queries, self.query_y = hasher.transform(X[queries]), labels[queries]
+        self.hamming = self.figures(None)
 
-    def figures(self, weights: Any = None) -> np.ndarray:
-        """Return MAP and P@10."""
-        to_all = distances(self.queries, self.codes, weights)
-        return np.array(
-            [average_precision(to_all, self.relevant).mean(), precision_at(to_all, self.relevant, 10).mean()]
-        )
+    def figures(self, ranker: Any, some: Any = slice(None)) -> np.ndarray:
+        """Return MAP and P@10 of some queries."""
+        codes, weights = self.queries[some], None
+        if ranker is not None:
+            codes, weights, _ = ranker.queries_for(codes, collection=self.codes)
+        relevant = self.query_y[some][:, None] == self.y
+        to_all = distances(codes, self.codes, weights)
+        return np.array([average_precision(to_all, relevant).mean(), precision_at(to_all, relevant, 10).mean()])
+
+    def gain(self, ranker: Any) -> np.ndarray:
+        """Return the gains over Hamming."""
+        return np.zeros(2) if ranker is None else self.figures(ranker) - self.hamming
 
 
-def learn(data: Digits, at_random: float, seed: int) -> dict[str, Any]:
-    """Let users click; return the gains over Hamming of the last active version and the least of all active ones."""
-    people = SimulatedUsers(data.codes, data.y, at_random=at_random, random_state=seed)
-    learner = ClickLearner(data.codes, random_state=seed)
-    hamming, active, gains, first = data.figures(), None, [np.zeros(2)], 0
-    for number in range(1, PAGES + 1):
-        learner.learn(people.page(active))
-        if learner.due and learner.decide(active).activate:
-            active, first = learner.weights, first or number
-            gains.append(data.figures(active) - hamming)
-    return {
-        "hamming": hamming,
-        "gain": gains[-1],
-        "least": np.min(gains, axis=0),
-        "candidate": data.figures(learner.weights) - hamming,
-        "n_activations": len(gains) - 1,
-        "first_activation": first,
-        "n_looks": learner.n_looks,
-    }
+class Service:
+    """What the service does with pages, without HTTP: rank, learn, activate, roll back."""
+
+    def __init__(self, data: Digits, seed: int) -> None:
+        self.data, self.random = data, np.random.default_rng(seed)
+        self.learner = ClickLearner(data.codes, secret=bytes([seed]), random_state=seed)
+        self.active, self.version, self.gains, self.first, self.n_alarms = None, 1, [np.zeros(2)], 0, 0
+
+    def answer(self, users: SimulatedUsers) -> None:
+        """Let users see and click one page."""
+        canary = self.random.random() < CANARY_SHARE
+        page = users.page(None if canary else self.active)
+        self.learner.learn(page, version=CANARY if canary else self.version)
+        if self.learner.due:
+            decision = self.learner.decide(self.active, self.version)
+            if decision.alarm and self.active is not None:
+                self.n_alarms += 1
+                self._activate(None)
+            elif decision.activate:
+                self.first = self.first or self.learner.n_pages
+                self._activate(self.learner.candidate)
+
+    def _activate(self, ranker: Any) -> None:
+        self.active, self.version = ranker, self.version + 1
+        self.gains.append(self.data.gain(ranker))
 
 
 def users(report: Report, seeds: range) -> None:
-    """Learn from honest and from poisoned clicks."""
+    """Learn from honest clicks and from clicks at random."""
     for seed in seeds:
         data = Digits(seed)
         for at_random in AT_RANDOM:
-            outcome = learn(data, at_random, seed)
+            people = SimulatedUsers(
+                data.codes, data.y, at_random=at_random, n_clients=N_CLIENTS, random_state=seed
+            )
+            service = Service(data, seed)
+            for number in range(1, max(GAINS) + 1):
+                service.answer(people)
+                if number in GAINS:
+                    bars = (LOSS, LOSS) if at_random else GAINS[number]
+                    least = np.min(service.gains, axis=0)
+                    report.add(
+                        f"{at_random:.0%} at random, {number} pages, seed {seed}",
+                        hamming_map=data.hamming[0],
+                        hamming_p10=data.hamming[1],
+                        map_gain=Figure(service.gains[-1][0], least=bars[0]),
+                        p10_gain=Figure(service.gains[-1][1], least=bars[1]),
+                        least_map_gain=Figure(least[0], least=LOSS),
+                        least_p10_gain=Figure(least[1], least=LOSS),
+                        activations=len(service.gains) - 1,
+                        first_activation=service.first,
+                        alarms=service.n_alarms,
+                    )
+
+
+def poisoning(report: Report, seeds: range, attacked: int = 2000, after: int = 1000) -> None:
+    """Let a fifth of the clients attack, then stop."""
+    n_vandals = round(VANDALS * N_CLIENTS)
+    for seed in seeds:
+        data = Digits(seed)
+        honest: np.ndarray | None = None
+        for name, attack in {"none": None, **ATTACKS}.items():
+            people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS - n_vandals, random_state=seed)
+            vandals = people if attack is None else attack(data.codes, data.y, n_clients=n_vandals, random_state=seed)
+            service, random = Service(data, seed), np.random.default_rng(seed)
+            for _ in range(attacked):
+                service.answer(vandals if random.random() < VANDALS else people)
+            during, least = service.gains[-1], np.min(service.gains, axis=0)
+            for _ in range(after):
+                service.answer(people)
+            honest = during if honest is None else honest
             report.add(
-                f"{at_random:.0%} at random, seed {seed}",
-                hamming_map=outcome["hamming"][0],
-                hamming_p10=outcome["hamming"][1],
-                map_gain=Figure(outcome["gain"][0], least=LOSS if at_random else GAIN),
-                p10_gain=Figure(outcome["gain"][1], least=LOSS),
-                least_map_gain=Figure(outcome["least"][0], least=LOSS),
-                least_p10_gain=Figure(outcome["least"][1], least=LOSS),
-                candidate_map_gain=outcome["candidate"][0],
-                candidate_p10_gain=outcome["candidate"][1],
-                activations=outcome["n_activations"],
-                first_activation=outcome["first_activation"],
-                looks=outcome["n_looks"],
+                f"{name}, seed {seed}",
+                map_gain=Figure(during[0], least=0.5 * honest[0]),
+                p10_gain=Figure(during[1], least=0.5 * honest[1]),
+                least_map_gain=Figure(least[0], least=POISONED_LOSS),
+                least_p10_gain=Figure(least[1], least=POISONED_LOSS),
+                healed_map_gain=Figure(service.gains[-1][0], least=honest[0]),
+                healed_p10_gain=Figure(service.gains[-1][1], least=honest[1]),
+                vandals_left_out=sum(client.startswith("vandal") for client in service.learner.dropped),
+                users_left_out=sum(client.startswith("user") for client in service.learner.dropped),
+                alarms=service.n_alarms,
             )
 
 
-def tried(report: Report, seeds: range) -> None:
-    """Measure variants: gains of the candidate after 1000 pages ranked by Hamming, without the gate."""
-    gains: dict[str, list[np.ndarray]] = {}
+def new(report: Report, seeds: range, n_pages: int = 2000) -> None:
+    """Learn from pages of nine digits, then search for the tenth."""
     for seed in seeds:
         data = Digits(seed)
-        hamming = data.figures()
-        pages = {n: log(data, n, seed) for n in (0, 4, 10)}
-        for name, n_explored, change in VARIANTS:
-            learner = ClickLearner(data.codes, random_state=seed, **change.get("options", {}))
-            for option, value in change.get("graph", {}).items():
-                setattr(learner._graph, option, value)
-            for page in pages[n_explored]:
-                learner.learn(page)
-            gains.setdefault(name, []).append(data.figures(learner.weights) - hamming)
-        for c in (0.01, 0.001):
-            online = OnlineRankingSVM(n_bits=64, C=c)
-            for page in pages[4]:
-                online.learn_clicks(page.query_code, page.shown_codes, page.clicked)
-            gains.setdefault(f"learn_clicks alone, C={c}", []).append(data.figures(online.weights_) - hamming)
-    for name, rows in gains.items():
-        mean, least = np.mean(rows, axis=0), np.min(rows, axis=0)
-        report.add(name, map_gain=mean[0], p10_gain=mean[1], least_map_gain=least[0], least_p10_gain=least[1])
+        known = data.y != seed % 10
+        people = SimulatedUsers(data.codes[known], data.y[known], random_state=seed)
+        learner = ClickLearner(data.codes[known], secret=bytes([seed]), random_state=seed)
+        for _ in range(n_pages):
+            learner.learn(people.page())
+        learner.decide()
+        for name, some in (("new", data.query_y == seed % 10), ("known", data.query_y != seed % 10)):
+            gain = data.figures(learner.candidate, some) - data.figures(None, some)
+            bar = {"least": NEW_LOSS} if name == "new" else {}
+            report.add(f"{name} classes, seed {seed}", map_gain=Figure(gain[0], **bar), p10_gain=Figure(gain[1], **bar))
 
 
-def log(data: Digits, n_explored: int, seed: int) -> list[Page]:
-    """Return honest pages, ranked by Hamming."""
-    people = SimulatedUsers(data.codes, data.y, n_explored=n_explored, random_state=seed)
-    return [people.page() for _ in range(PAGES)]
-
-
-# Name, explored items per page, and the difference from the default.
-VARIANTS: tuple[tuple[str, int, dict[str, Any]], ...] = (
-    ("as shipped", 4, {}),
-    ("nothing explored", 0, {}),
-    ("10 of 20 explored", 10, {}),
-    ("items of one page alone, no walks", 4, {"graph": {"n_hops": 0}}),
-    ("walks over 4 pages", 4, {"graph": {"n_hops": 4}}),
-    ("walks over 8 pages", 4, {"graph": {"n_hops": 8}}),
-    ("walks alone, nothing skipped", 4, {"graph": {"skipped": 0.0}}),
-    ("half of the constraints from skipped items", 4, {"graph": {"skipped": 0.5}}),
-    ("no correction of position bias", 4, {"options": {"propensities": np.ones(20)}}),
-    ("true propensities given", 4, {"options": {"propensities": 1 / np.log2(np.arange(20) + 2)}}),
-    ("half of what was learned", 4, {"options": {"blend": 0.5}}),
-    ("all of what was learned", 4, {"options": {"blend": 1.0}}),
-)
-PARTS = {"users": users, "tried": tried}
+PARTS = {"users": users, "poisoning": poisoning, "new": new}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3, help="collections and users (default: %(default)s)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default: %(default)s)")
     options = parse_parts(parser, PARTS)
     for part in options.parts:
         report = Report(part)
-        PARTS[part](report, range(options.seeds))
+        PARTS[part](report, range(options.first_seed, options.first_seed + options.seeds))
         report.save(RESULTS / "clicks.json")
 
 

@@ -1,36 +1,51 @@
-"""`ClickLearner`: candidate weights that follow the clicks page by page, with the click gate before their use.
+"""`ClickLearner`: a candidate ranker that follows the clicks, with the click gate before its use.
 
-Pages become a click graph, walks on it constraints, and constraints updates of `OnlineRankingSVM`. Every fifth page is
-held out for the gate.
+Pages become a click graph, walks on it pairs of items, and pairs a vector per query. A fifth of the pages, chosen by a
+secret, is held out for the gate. No client counts for more than the median client, and clients who click against the
+rest are left out.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any
+import hashlib
+import secrets
+from collections import Counter, deque
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.checks import check_codes, check_weights
-from bitrank.feedback.click_gate import Decision, PageEvidence, decide, evidence_from, lower_bound
-from bitrank.feedback.click_graph import ClickGraph
+from bitrank.checks import check_codes
+from bitrank.feedback.click_gate import Decision, PageEvidence, chance_z, decide, evidence_from, win_rates
+from bitrank.feedback.click_vectors import N_HIDDEN, ranker_of_clicks, train_vectors
+from bitrank.feedback.client_statistics import Agreements, Estimate, agreement, mean_over_clients, page_weights
 from bitrank.feedback.pages import Floats, Page
 from bitrank.feedback.propensities import check_propensities, propensities_from_counts
-from bitrank.ranking.near import mean_one
-from bitrank.ranking.online import OnlineRankingSVM
-from bitrank.vocabulary import Codes, Weights
+from bitrank.feedback.walks import ClickLog
+from bitrank.ranking.network import Network
+from bitrank.ranking.plain import UniformRanker
+from bitrank.ranking.query_vector import QueryVectorRanker
+from bitrank.ranking.ranker import Ranker
+from bitrank.vocabulary import Codes
 
-_HOLD_OUT = 5  # every fifth page
-_MAX_HELD_OUT = 1000
-_MIN_NEW = 10  # held-out pages between two decisions
-_N_UPDATES = 4  # per page; the online learner averages over 500 of them, which is 125 pages
-_N_CONSTRAINTS = 64  # per update
+_HELD_OUT = 0.2  # share of the pages
+_MAX_EVIDENCE = 1000  # held-out pages, the newest
+_MIN_NEW = 100  # pages between two decisions
+_N_STEPS = 300  # per decision; many more, as of a network that is trained on and on, fit the pages at hand
 # The share of what was learned in the candidate: see `blend`, and benchmarks/clicks.py for its effect.
-_MIN_BLEND, _MAX_BLEND, _BLEND_SLOPE, _MANY_PAGES = 0.25, 0.75, 5.0, 700
-_SCALE = 5.12  # sum of the starting weights: about where learning from simulated clicks ends up
+_MIN_BLEND, _MAX_BLEND, _BLEND_SLOPE, _MANY_PAGES = 0.25, 0.75, 6.0, 1000
 _N_PLACES = 100  # places per page with a propensity of their own; those beyond share the last
+_TOP = 10  # best results whose clicks compare versions with the canary
+CANARY = 0  # the version of pages that were ranked by Hamming distance
+
+
+class _Result(NamedTuple):
+    """How the best results of a page were received: the share of them that was clicked."""
+
+    client: str
+    version: int | None
+    clicked: float
 
 
 class ClickLearner:
@@ -42,26 +57,25 @@ class ClickLearner:
         May be replaced at any time as the collection changes: `learner.sample = codes`.
     n_bits : int, optional
         Eight per byte by default.
-    weights : array of shape (n_bits,), optional
-        Where to start, for example weights learned offline; uniform by default.
+    start : Ranker, optional
+        What ranks now, for example a ranker learned offline. Learning goes on from the network of a
+        `QueryVectorRanker`; from any other it begins at the query's own code.
     propensities : array of shape (n_places,), optional
         Probability that each place of a page is looked at; estimated from clicks on explored items by default.
-    C : float, default=0.003
-        How far one page may move the candidate, see `OnlineRankingSVM`.
-    blend : float, optional
-        Share of what was learned in the candidate; the rest is the starting weights. By default it grows over the
-        first 700 pages to between a quarter and three quarters: the more clearly explored clicks differ from random
-        clicks, the larger.
+    secret : bytes, optional
+        Chooses the pages that are held out, together with their numbers; random by default.
     random_state : int, RandomState instance or None
 
     Attributes
     ----------
-    weights : float32 array of shape (n_bits,)
-        The candidate. Follows every page that is not held out.
+    candidate : Ranker
+        What was learned until the last decision.
     due : bool
-        Whether enough held-out pages have come since the last decision for another one.
+        Whether enough pages have come since the last decision for another one.
     n_pages, n_looks : int
         Number of pages seen and of decisions made. A service that restarts sets `n_looks` to its former value.
+    dropped : set of str
+        Clients who click against the rest; their pages are not learned from.
 
     Examples
     --------
@@ -69,10 +83,8 @@ class ClickLearner:
     >>> codes = rng.integers(256, size=(500, 2), dtype=np.uint8)
     >>> learner = ClickLearner(codes, random_state=0)
     >>> learner.learn(Page(codes[0], codes[1:21], np.arange(20) == 3))
-    >>> learner.n_pages, learner.weights.shape
-    (1, (16,))
-    >>> learner.decide().activate
-    False
+    >>> learner.n_pages, learner.decide().activate
+    (1, False)
     """
 
     def __init__(
@@ -80,28 +92,29 @@ class ClickLearner:
         sample: Codes,
         *,
         n_bits: int | None = None,
-        weights: npt.ArrayLike | None = None,
+        start: Ranker | None = None,
         propensities: npt.ArrayLike | None = None,
-        C: float = 0.003,
-        blend: float | None = None,
+        secret: bytes | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_bits = 8 * int(check_codes(sample).shape[1]) if n_bits is None else n_bits
         self.sample = sample
-        if blend is not None and not 0 <= blend <= 1:
-            raise ValueError(f"blend must be from 0 to 1, got {blend}")
-        self._blend = blend
+        if start is not None and start.n_bits_ != self.n_bits:
+            raise ValueError(f"start must rank codes of {self.n_bits} bits, got {start.n_bits_}")
+        self._start = start
         self._propensities = None if propensities is None else check_propensities(propensities)
-        seeds = check_random_state(random_state).randint(2**31, size=2)
-        self._graph = ClickGraph(self._sample.shape[1], seed=int(seeds[0]))
-        self._random = np.random.default_rng(seeds[1])
-        self._held_out: deque[tuple[Page, PageEvidence | None]] = deque()
-        self._hamming_rates: deque[float] = deque(maxlen=_HOLD_OUT * _MAX_HELD_OUT)
-        start = np.ones(self.n_bits) if weights is None else check_weights(weights, self.n_bits)
-        self._start = mean_one(start)
-        self._online = OnlineRankingSVM(_SCALE / self.n_bits * self._start, n_bits=self.n_bits, C=C)
+        self._secret = secrets.token_bytes(32) if secret is None else hashlib.blake2b(secret, digest_size=32).digest()
+        self._random = np.random.default_rng(check_random_state(random_state).randint(2**31))
+        self._log = ClickLog(self._sample.shape[1])
+        self._n_pages_of: Counter[str] = Counter()
+        self._agreements = Agreements()
+        self._held_out: deque[PageEvidence] = deque(maxlen=_MAX_EVIDENCE)
+        self._hamming_rates: deque[tuple[str, float]] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
+        self._results: deque[_Result] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
         self._shown, self._clicks = np.zeros(_N_PLACES), np.zeros(_N_PLACES)
+        self.dropped: set[str] = set()
         self.n_pages = self.n_looks = self._n_new = 0
+        self.candidate: Ranker = UniformRanker(self.n_bits).fit(self._sample) if start is None else start
 
     @property
     def sample(self) -> Codes:
@@ -118,73 +131,109 @@ class ClickLearner:
         return propensities_from_counts(self._shown, self._clicks) if self._propensities is None else self._propensities
 
     @property
+    def hamming_gain(self) -> Estimate:
+        """Hamming's win rate on explored clicks, less one half, over all clients that are not left out."""
+        kept = [(client, rate) for client, rate in self._hamming_rates if client not in self.dropped]
+        return mean_over_clients(np.array([rate - 0.5 for _, rate in kept]), [client for client, _ in kept])
+
+    @property
     def blend(self) -> float:
         """Share of what was learned in the candidate.
 
         Few or noisy clicks harm the top of a list, and moving only part of the way protects it. The share grows with
         the number of pages and with how clearly Hamming tells explored clicks from items drawn like them.
         """
-        if self._blend is not None:
-            return self._blend
-        n = len(self._hamming_rates)
-        excess = lower_bound(np.array(self._hamming_rates), 2.0) - 0.5 if n >= _MIN_NEW else 0.0
-        return float(np.clip(_BLEND_SLOPE * excess, _MIN_BLEND, _MAX_BLEND)) * min(1.0, len(self._graph) / _MANY_PAGES)
-
-    @property
-    def weights(self) -> Weights:
-        """The candidate."""
-        learned, share = mean_one(getattr(self._online, "weights_", self._start)), self.blend
-        return ((1 - share) * self._start + share * learned).astype(np.float32)
+        excess = self.hamming_gain.low(2.0) if len(self._hamming_rates) >= 10 else 0.0
+        clear = float(np.clip(_BLEND_SLOPE * excess, _MIN_BLEND, _MAX_BLEND))
+        return clear * min(1.0, float(np.sqrt(len(self._log) / _MANY_PAGES)))
 
     @property
     def due(self) -> bool:
-        """Whether a decision is due: ten new held-out pages since the last one, and a tenth of all."""
-        return self._n_new >= max(_MIN_NEW, len(self._held_out) // 10)
+        """Whether a decision is due: a hundred new pages since the last one, and a tenth of all."""
+        return self._n_new >= max(_MIN_NEW, self.n_pages // 10)
 
-    def learn(self, page: Page) -> None:
-        """Take one page: hold it out, or update the candidate with it."""
+    def learn(self, page: Page, *, number: int | None = None, version: int | None = None) -> None:
+        """Take one page, to learn from or to hold out.
+
+        Parameters
+        ----------
+        page : Page
+            Pages without a client count as pages of different clients.
+        number : int, optional
+            Its number in the log, which decides with the secret whether it is held out; by default pages are counted.
+        version : int, optional
+            The version that ranked it; `CANARY` for plain Hamming.
+        """
         check_codes(page.shown_codes, self.n_bits, name="shown_codes")
         if page.query.dtype.kind != "f":
             check_codes(page.query[None], self.n_bits, name="query")
         elif len(page.query) != self.n_bits:
             raise ValueError(f"query must hold {self.n_bits} values, one per bit, got {len(page.query)}")
         self.n_pages += 1
+        self._n_new += 1
+        number = self.n_pages if number is None else number
+        client = f"page {number}" if page.client is None else page.client
         places = np.flatnonzero(page.explored[:_N_PLACES])
         self._shown[places] += 1
         self._clicks[places] += page.clicked[places]
-        evidence = evidence_from(page, self._sample, self._random)
+        propensities = self.propensities
+        self._agreements.add(client, agreement(page, propensities))
+        self._n_pages_of[client] += 1
+        self._results.append(_Result(client, version, float(page.clicked[~page.explored][:_TOP].mean())))
+        evidence = evidence_from(page, client, self._sample, self._random)
         if evidence is not None:
-            self._hamming_rates.append(evidence.win_rate(None))
-        if self.n_pages % _HOLD_OUT:
-            self._update(page)
-            return
-        self._held_out.append((page, evidence))
-        self._n_new += 1
-        if len(self._held_out) > _MAX_HELD_OUT:
-            self._update(self._held_out.popleft()[0])
+            self._hamming_rates.append((client, float(win_rates([evidence], None, self._sample)[0, 0])))
+        if self._is_held_out(number):
+            if evidence is not None:
+                self._held_out.append(evidence)
+        else:
+            self._log.add(page, client, propensities, self._random)
 
-    def _update(self, page: Page) -> None:
-        if not self._graph.add(page, self.propensities):
-            return
-        for _ in range(_N_UPDATES):
-            triplets = self._graph.draw(_N_CONSTRAINTS, self._sample)
-            n = len(triplets.queries)
-            if n == 0:
-                continue
-            rows = np.arange(n)
-            self._online.partial_fit(
-                np.concatenate([triplets.dissimilar, triplets.similar]),
-                np.column_stack([rows, rows, rows + n]),
-                queries=triplets.queries,
-            )
+    def _is_held_out(self, number: int) -> bool:
+        digest = hashlib.blake2b(number.to_bytes(8, "little"), key=self._secret, digest_size=4).digest()
+        return int.from_bytes(digest, "little") < _HELD_OUT * 2**32
 
-    def decide(self, active_weights: npt.ArrayLike | None = None) -> Decision:
-        """Replay the held-out pages under the candidate, the active weights (None: plain Hamming) and Hamming.
+    def decide(self, active: Ranker | None = None, version: int | None = None) -> Decision:
+        """Learn, then judge the candidate, the active ranker (None: plain Hamming) and Hamming on held-out pages.
 
         Every call counts as a look at the data, and each look demands stronger evidence: call it when it is `due`.
+        The alarm also compares the clicks on pages that `version` ranked with those on canary pages.
         """
-        active = None if active_weights is None else check_weights(active_weights, self.n_bits)
         self.n_looks += 1
         self._n_new = 0
-        held_out = [evidence for _, evidence in self._held_out if evidence is not None]
-        return decide(held_out, np.array(self._hamming_rates), self.weights, active, self.n_looks)
+        self._update()
+        held_out = [page for page in self._held_out if page.client not in self.dropped]
+        decision = decide(held_out, self.hamming_gain, self.candidate, active, self._sample, self.n_looks)
+        return decision._replace(alarm=decision.alarm or self._behind_canary(version))
+
+    def _update(self) -> None:
+        """Leave out clients who click against the rest, and learn from the others' pages."""
+        self.dropped = self._agreements.suspects()
+        walks = self._log.walks(page_weights(self._n_pages_of, self.dropped))
+        if len(walks) < 2:
+            return
+        network = train_vectors(
+            walks, self._sample, self.n_bits, start=self._start_network(), n_steps=_N_STEPS, random=self._random
+        )
+        self.candidate = ranker_of_clicks(network, self.blend, walks, self._sample, self.n_bits)
+
+    def _start_network(self) -> Network | None:
+        if not isinstance(self._start, QueryVectorRanker):
+            return None
+        part = self._start.bits_part_
+        same = part.network.direct.ndim == 1 and part.network.inner.shape == (N_HIDDEN, self.n_bits + 1)
+        return part.network if same and part.blend > 0 else None
+
+    def _behind_canary(self, version: int | None) -> bool:
+        """Whether pages of a version got fewer clicks on their best results than pages ranked by Hamming."""
+        kept = [result for result in self._results if result.client not in self.dropped]
+        active, canary = (
+            mean_over_clients(
+                np.array([result.clicked for result in kept if result.version == which]),
+                [result.client for result in kept if result.version == which],
+            )
+            for which in (version, CANARY)
+        )
+        if version in (None, CANARY) or not np.isfinite(active.error + canary.error):
+            return False
+        return canary.mean - active.mean > chance_z(self.n_looks) * float(np.hypot(active.error, canary.error))

@@ -14,6 +14,7 @@ from bitrank.checks import check_codes, check_labels
 from bitrank.codes import distances
 from bitrank.feedback.exploration import explore
 from bitrank.feedback.pages import Page
+from bitrank.ranking.ranker import Ranker
 from bitrank.vocabulary import Codes, Rows
 
 
@@ -33,6 +34,8 @@ class SimulatedUsers:
         Share of looks that end wrongly: a click on an irrelevant item, or none on a relevant one.
     at_random : float
         Share of pages with the same number of clicks at random places.
+    n_clients : int
+        Number of users; every page is one of theirs, drawn at random.
     random_state : int or None
 
     Examples
@@ -45,6 +48,8 @@ class SimulatedUsers:
     ((20, 4), 4)
     """
 
+    name = "user"
+
     def __init__(
         self,
         codes: Codes,
@@ -54,6 +59,7 @@ class SimulatedUsers:
         n_explored: int = 4,
         noise: float = 0.1,
         at_random: float = 0.0,
+        n_clients: int = 100,
         random_state: Any = None,
     ) -> None:
         self._codes = check_codes(codes)
@@ -64,20 +70,31 @@ class SimulatedUsers:
                 f"got {n_explored} and {n_shown}"
             )
         self._n_top, self._n_explored, self._noise, self._at_random = n_shown - n_explored, n_explored, noise, at_random
+        self._n_clients = n_clients
         self._random = np.random.default_rng(random_state)
 
-    def page(self, weights: npt.ArrayLike | None = None) -> Page:
-        """Search with a random item as the query, ranked by these weights (None: plain Hamming), and click."""
-        query = int(self._random.integers(len(self._codes)))
-        item_distances = distances(self._codes[[query]], self._codes, weights, threads=1)[0].astype(np.float64)
+    def page(self, ranker: Ranker | None = None) -> Page:
+        """Search with a random item as the query, ranked by a ranker (None: plain Hamming), and click."""
+        query = self._query()
+        item_distances = self._distances(query, ranker)
         item_distances[query] = np.inf
         # Ties come in random order: equal distances say nothing.
         top = np.lexsort((self._random.random(len(item_distances)), item_distances))[: self._n_top]
         rows, explored = explore(self._codes[query], self._codes[top], self._codes, self._n_explored, self._random)
         shown = np.where(explored, rows, top[np.where(explored, 0, rows)])
-        return Page(self._codes[query], self._codes[shown], self._clicks(query, shown), explored)
+        client = f"{self.name} {self._random.integers(self._n_clients)}"
+        return Page(self._codes[query], self._codes[shown], self._clicks(query, shown, explored), explored, client)
 
-    def _clicks(self, query: int, shown: Rows) -> npt.NDArray[np.bool_]:
+    def _query(self) -> int:
+        return int(self._random.integers(len(self._codes)))
+
+    def _distances(self, query: int, ranker: Ranker | None) -> npt.NDArray[np.float64]:
+        code, weights = self._codes[[query]], None
+        if ranker is not None:
+            code, weights, _ = ranker.queries_for(code, collection=self._codes)
+        return distances(code, self._codes, weights, threads=1)[0].astype(np.float64)
+
+    def _clicks(self, query: int, shown: Rows, explored: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         n, random = len(shown), self._random
         looked = random.random(n) < 1 / np.log2(np.arange(n) + 2)
         correct = random.random(n) >= self._noise

@@ -12,10 +12,10 @@ from bitrank.archives import Archive
 from bitrank.checks import check_codes
 from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
 from bitrank.ranking.ranker import GatedRanker
-from bitrank.ranking.trust import MOST_ROWS, sample_collection, trust_in_classes, trust_in_queries
+from bitrank.ranking.trust import MOST_ROWS, sample_collection, trust_in_classes, trust_in_clicks, trust_in_queries
 from bitrank.vocabulary import Codes, Queries, Weights
 
-_EVIDENCE = ("labels", "pairs", "vectors")
+_EVIDENCE = ("labels", "pairs", "vectors", "clicks")
 
 
 class PerQueryRanker(GatedRanker):
@@ -51,6 +51,8 @@ class PerQueryRanker(GatedRanker):
             trust = np.ones(len(queries.codes), np.float32)  # nothing was learned of some queries alone
         elif self.learned_from_ == "pairs":
             trust = trust_in_queries(queries.codes, self.sample_)
+        elif self.learned_from_ == "clicks":
+            trust = trust_in_clicks(queries.codes, self.sample_, codes)
         else:
             trust = trust_in_classes(queries.codes, self.sample_, codes, careful=not beside)
         return self._vectors_for(queries, features, trust)

@@ -32,6 +32,9 @@ _SLACK = 1.2
 _DOUBT = 0.85
 # Without a collection, and for queries that are no items, trust rises between these quantiles of the training rows.
 _LABEL_QUANTILES, _PAIR_QUANTILES = (0.25, 0.75), (0.01, 0.10)
+# Of the evidence of queries and clicked items. On digits, of (.1, .1), (.1, .3), (.2, .4), (.25, .5) and (.25, .75),
+# this kept nine tenths of the gain at a loss below .005 in precision at 10 for a class that no click had named.
+_CLICK_QUANTILES = (0.1, 0.3)
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,6 +100,21 @@ def trust_in_queries(codes: Codes, sample: Codes) -> Weights:
     sample : packed codes of training queries
     """
     return _between_quantiles(-nearness(codes, sample), -nearness(*_some(sample)), _PAIR_QUANTILES)
+
+
+def trust_in_clicks(codes: Codes, sample: Codes, collection: Codes | None) -> Weights:
+    """Trust in queries after learning from clicks: 0 for queries of which the collection holds more than was clicked.
+
+    Parameters
+    ----------
+    codes : packed codes of the queries
+    sample : packed codes of queries and clicked items
+    collection : packed codes of the collection, or a sample of them, optional
+    """
+    if collection is None or len(collection) < _FEWEST_ITEMS:
+        return trust_in_classes(codes, sample, None)
+    seen, _ = _calibrate(sample, collection)
+    return _between_quantiles(_evidence(codes, sample, collection), seen, _CLICK_QUANTILES)
 
 
 def sample_collection(collection: Any, n_bits: int) -> Codes | None:
