@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bitrank.cli.feedback import LOGS
 from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
-from bitrank.files import check_kind, check_output, write_array
+from bitrank.files import check_output
 from bitrank.index import Index
 
 if TYPE_CHECKING:
@@ -28,11 +28,13 @@ def add_parser(commands: Any) -> None:
     )
     command.add_argument("logs", nargs="+", type=Path, help=LOGS)
     command.add_argument("--index", type=Path, required=True, help="folder of the index that was searched")
-    command.add_argument(
+    start = command.add_mutually_exclusive_group()
+    start.add_argument("--ranker", type=Path, help="ranker that is active at the start, from `bitrank fit`")
+    start.add_argument(
         "--weights", help=f"active weights at the start: {SOURCES} (default: those of the index, else plain Hamming)"
     )
     command.add_argument("--hasher", type=Path, help="saved hasher (.npz), for logs whose queries are vectors")
-    command.add_argument("--output", type=Path, help="file for the learned weights: .npy, .csv or .json")
+    command.add_argument("--output", type=Path, help="file for the learned ranker")
     command.add_argument("--top", type=int, default=10, help="moved items to list (default: %(default)s)")
     command.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     add_json(command)
@@ -41,7 +43,7 @@ def add_parser(commands: Any) -> None:
 
 def _replay(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
-        check_output(check_kind(arguments.output))
+        check_output(arguments.output)
     from bitrank.feedback import read_log, replay_log  # slow to import
 
     index = Index.load(arguments.index)
@@ -52,18 +54,28 @@ def _replay(arguments: argparse.Namespace) -> int:
         ids,
         index.n_bits,
         project=_project(arguments.hasher),
-        weights=index.weights if arguments.weights is None else read_weights(arguments.weights),
+        ranker=_start(arguments, index),
         random_state=arguments.seed,
     )
-    candidate = replayed.replay.candidate
     if arguments.output is not None:
-        write_array(arguments.output, candidate)
+        replayed.replay.candidate.save(arguments.output)
     facts = _facts(replayed, arguments.top)
     if arguments.json:
-        print_facts({**facts, "candidate": candidate.tolist()}, as_json=True)
+        print_facts(facts, as_json=True)
     else:
         _print(facts)
     return 0
+
+
+def _start(arguments: argparse.Namespace, index: Index) -> Any:
+    """The ranker that is active at the start; None is plain Hamming."""
+    from bitrank.ranking import load_ranker
+    from bitrank.ranking.weights import ranker_of_weights
+
+    if arguments.ranker is not None:
+        return load_ranker(arguments.ranker)
+    weights = index.weights if arguments.weights is None else read_weights(arguments.weights)
+    return None if weights is None else ranker_of_weights(weights)
 
 
 def _project(hasher: Path | None) -> Any:

@@ -1,4 +1,4 @@
-"""Learning from clicks: pages, exploration, the click graph, the learner, the click gate, logs and their replay.
+"""Learning from clicks: pages, exploration, walks on the click graph, the learner, the click gate, logs, simulation.
 
 Codes and clicks only: no index, no HTTP, no database. The service, `bitrank replay` and simulations share this code.
 """
@@ -10,7 +10,6 @@ from bitrank.lazy import attach
 if TYPE_CHECKING:
     from bitrank.feedback.choices import adapt_to_choices
     from bitrank.feedback.click_gate import Decision
-    from bitrank.feedback.click_graph import ClickGraph
     from bitrank.feedback.exploration import explore
     from bitrank.feedback.learner import ClickLearner
     from bitrank.feedback.log_replay import LogReplay, Replay, replay, replay_log
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from bitrank.feedback.propensities import estimate_propensities
 
 __all__ = [
-    "ClickGraph",
     "ClickLearner",
     "Decision",
     "LogReader",
@@ -45,7 +43,6 @@ __getattr__, __dir__ = attach(
     {
         "choices": ("adapt_to_choices",),
         "click_gate": ("Decision",),
-        "click_graph": ("ClickGraph",),
         "exploration": ("explore",),
         "learner": ("ClickLearner",),
         "log_replay": ("LogReplay", "Replay", "replay", "replay_log"),

@@ -1,4 +1,4 @@
-"""Statistics over clients: means that a fifth of the clients cannot move far, and clients who click against the rest."""
+"""Statistics over clients: means that a fifth of them cannot move far, and clients who click against the rest."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class ClickLearner:
     Attributes
     ----------
     candidate : Ranker
-        What was learned until the last decision.
+        What was learned until the last `decide` or `update`.
     due : bool
         Whether enough pages have come since the last decision for another one.
     n_pages, n_looks : int
@@ -201,13 +201,13 @@ class ClickLearner:
         """
         self.n_looks += 1
         self._n_new = 0
-        self._update()
+        self.update()
         held_out = [page for page in self._held_out if page.client not in self.dropped]
         decision = decide(held_out, self.hamming_gain, self.candidate, active, self._sample, self.n_looks)
         return decision._replace(alarm=decision.alarm or self._behind_canary(version))
 
-    def _update(self) -> None:
-        """Leave out clients who click against the rest, and learn from the others' pages."""
+    def update(self) -> None:
+        """Leave out clients who click against the rest, and learn the candidate from the others' pages."""
         self.dropped = self._agreements.suspects()
         walks = self._log.walks(page_weights(self._n_pages_of, self.dropped))
         if len(walks) < 2:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_weights
+from bitrank.checks import check_codes
+from bitrank.codes import distances
 from bitrank.feedback.click_gate import Decision
 from bitrank.feedback.exploration import SAMPLE_SIZE
 from bitrank.feedback.learner import ClickLearner
@@ -17,7 +18,8 @@ from bitrank.feedback.logged_pages import LoggedPage
 from bitrank.feedback.logs import LogReader, Project
 from bitrank.feedback.pages import Page, query_distances
 from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Weights
+from bitrank.ranking.ranker import Ranker
+from bitrank.vocabulary import Codes
 
 N_COMPARED = 200  # newest pages whose rankings are compared
 TOP = 20
@@ -42,9 +44,9 @@ class Move(NamedTuple):
 class Replay(NamedTuple):
     """What a log would have done to the ranking.
 
-    `weights` would be active at the end (None: plain Hamming, nothing was activated); `candidate` is what was learned.
+    `active` would rank at the end (None: plain Hamming, nothing was activated); `candidate` is what was learned.
     `overlap` is the share of the first twenty results that stay, and `moves` the ranks of clicked items, from the
-    starting weights to the candidate, largest move first; both over the newest pages.
+    ranker at the start to the candidate, largest move first; both over the newest pages.
 
     Examples
     --------
@@ -58,8 +60,8 @@ class Replay(NamedTuple):
     n_clicks: int
     n_explored_clicks: int
     looks: list[Look]
-    weights: Weights | None
-    candidate: Weights
+    active: Ranker | None
+    candidate: Ranker
     overlap: float
     moves: list[Move]
 
@@ -69,7 +71,7 @@ def replay(
     codes: Codes,
     n_bits: int | None = None,
     *,
-    weights: npt.ArrayLike | None = None,
+    ranker: Ranker | None = None,
     propensities: npt.ArrayLike | None = None,
     random_state: Any = None,
 ) -> Replay:
@@ -81,7 +83,7 @@ def replay(
     codes : packed codes of the collection
     n_bits : int, optional
         Eight per byte by default.
-    weights : array of shape (n_bits,), optional
+    ranker : Ranker, optional
         Active at the start; plain Hamming by default.
     propensities, random_state : as in `ClickLearner`
 
@@ -90,12 +92,12 @@ def replay(
     >>> codes = np.random.default_rng(0).integers(256, size=(500, 2), dtype=np.uint8)
     >>> pages = [Page(codes[row], codes[row + 1 : row + 21], np.arange(20) == 3) for row in range(30)]
     >>> replayed = replay(pages, codes, random_state=0)
-    >>> replayed.n_pages, replayed.n_clicks, replayed.weights is None
+    >>> replayed.n_pages, replayed.n_clicks, replayed.active is None
     (30, 30, True)
     """
     codes = check_codes(codes, n_bits)
     n_bits = 8 * codes.shape[1] if n_bits is None else n_bits
-    start = active = None if weights is None else check_weights(weights, n_bits)
+    active = ranker
     random = np.random.default_rng(random_state)
     sample = codes
     if len(codes) > SAMPLE_SIZE:
@@ -103,8 +105,9 @@ def replay(
     learner = ClickLearner(
         sample,
         n_bits=n_bits,
-        weights=start,
+        start=ranker,
         propensities=propensities,
+        secret=random.bytes(8),
         random_state=int(random.integers(2**31)),
     )
     looks: list[Look] = []
@@ -118,25 +121,34 @@ def replay(
         if learner.due:
             decision = learner.decide(active)
             looks.append(Look(learner.n_pages, decision))
-            active = learner.weights if decision.activate else active
-    overlap, moves = _compare(newest, codes, start, learner.weights)
-    return Replay(learner.n_pages, n_clicks, n_explored_clicks, looks, active, learner.weights, overlap, moves)
+            active = learner.candidate if decision.activate else active
+    if newest:
+        learner.update()
+    overlap, moves = _compare(newest, codes, sample, ranker, learner.candidate)
+    return Replay(learner.n_pages, n_clicks, n_explored_clicks, looks, active, learner.candidate, overlap, moves)
 
 
 def _compare(
-    pages: Iterable[tuple[int, Page]], codes: Codes, before: Weights | None, after: Weights
+    pages: Iterable[tuple[int, Page]], codes: Codes, sample: Codes, before: Ranker | None, after: Ranker
 ) -> tuple[float, list[Move]]:
     kept, moves = [], []
     for number, page in pages:
-        rankings = [query_distances(page.query[None], codes, weights)[0] for weights in (before, after)]
+        clicked = page.shown_codes[page.clicked]
+        rankings = [_distances(page, codes, sample, ranker) for ranker in (before, after)]
         first, then = (set(np.argsort(ranking, kind="stable")[:TOP].tolist()) for ranking in rankings)
         kept.append(len(first & then) / len(first))
-        for place in np.flatnonzero(page.clicked).tolist():
-            item = page.shown_codes[[place]]
-            item_distances = [query_distances(page.query[None], item, weights)[0, 0] for weights in (before, after)]
-            moves.append(Move(number, place, *map(_rank, rankings, item_distances)))
+        to_clicked = [_distances(page, clicked, sample, ranker) for ranker in (before, after)]
+        for place, *found in zip(np.flatnonzero(page.clicked).tolist(), *to_clicked, strict=True):
+            moves.append(Move(number, place, *map(_rank, rankings, found)))
     moves.sort(key=lambda move: -abs(np.log(move.before / move.after)))
     return float(np.mean(kept)) if kept else 1.0, moves
+
+
+def _distances(page: Page, codes: Codes, sample: Codes, ranker: Ranker | None) -> npt.NDArray[np.float32]:
+    if ranker is None:
+        return np.asarray(query_distances(page.query[None], codes, None)[0])
+    query_codes, weights, _ = ranker.queries_for(page.query[None], collection=sample)
+    return np.asarray(distances(query_codes, codes, weights, threads=1)[0])
 
 
 def _rank(distances: npt.NDArray[np.float32], item_distance: np.float32) -> float:
@@ -175,7 +187,7 @@ def replay_log(
     n_bits: int,
     *,
     project: Project | None = None,
-    weights: npt.ArrayLike | None = None,
+    ranker: Ranker | None = None,
     random_state: Any = None,
 ) -> LogReplay:
     """Replay pages of a log over a collection; items that the collection lacks are left out.
@@ -189,7 +201,7 @@ def replay_log(
     n_bits : int
     project : callable, optional
         `project` of the hasher; needed where queries are vectors.
-    weights, random_state : as in `replay`
+    ranker, random_state : as in `replay`
 
     Examples
     --------
@@ -201,7 +213,7 @@ def replay_log(
     """
     pairs = list(LogReader(codes, ids, n_bits, project).pages(logged_pages))
     pages = progress([page for _, page in pairs], label="replaying")
-    replayed = replay(pages, codes, n_bits, weights=weights, random_state=random_state)
+    replayed = replay(pages, codes, n_bits, ranker=ranker, random_state=random_state)
     stored = set(np.asarray(ids).tolist())
 
     def logged(move: Move) -> LoggedMove:

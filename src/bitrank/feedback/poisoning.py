@@ -24,7 +24,7 @@ class Vandals(SimulatedUsers):
     name = "vandal"
 
     def _clicks(self, query: int, shown: Rows, explored: Flags) -> Flags:
-        return self._labels[shown] != self._labels[query]
+        return np.asarray(self._labels[shown] != self._labels[query])
 
 
 class UselessBits(Vandals):
@@ -66,7 +66,7 @@ class OneTarget(Vandals):
     """Click items of one class, whatever the query."""
 
     def _clicks(self, query: int, shown: Rows, explored: Flags) -> Flags:
-        return self._labels[shown] == self._labels[0]
+        return np.asarray(self._labels[shown] == self._labels[0])
 
 
 class ExploredOnly(Vandals):
@@ -81,7 +81,7 @@ class CoarseTaste(Vandals):
 
     def _clicks(self, query: int, shown: Rows, explored: Flags) -> Flags:
         numbers = np.unique(self._labels, return_inverse=True)[1]
-        return numbers[shown] % 2 == numbers[query] % 2
+        return np.asarray(numbers[shown] % 2 == numbers[query] % 2)
 
 
 ATTACKS: dict[str, type[Vandals]] = {

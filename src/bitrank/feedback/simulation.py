@@ -92,7 +92,7 @@ class SimulatedUsers:
         code, weights = self._codes[[query]], None
         if ranker is not None:
             code, weights, _ = ranker.queries_for(code, collection=self._codes)
-        return distances(code, self._codes, weights, threads=1)[0].astype(np.float64)
+        return np.asarray(distances(code, self._codes, weights, threads=1)[0], np.float64)
 
     def _clicks(self, query: int, shown: Rows, explored: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         n, random = len(shown), self._random

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from bitrank.feedback.pages import Floats, Page
 from bitrank.vocabulary import Codes, Rows
@@ -137,7 +138,7 @@ class Walks:
         return self._members[_pick(self._by_weight, self._starts[pages], self._starts[pages + 1], random)]
 
 
-def _sums(values: Floats | Rows) -> Floats | Rows:
+def _sums(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.concatenate([np.zeros(1, values.dtype), np.cumsum(values)])
 
 

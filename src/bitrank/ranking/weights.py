@@ -1,4 +1,4 @@
-"""Describe one weight vector, or the change from one to another."""
+"""Describe one weight vector, or the change from one to another; wrap weights as a ranker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from bitrank.checks import check_weights
 from bitrank.ranking.near import Floats, mean_one
+from bitrank.ranking.ranking_svm import RankingSVM
 
 
 class WeightsSummary(NamedTuple):
@@ -88,6 +89,21 @@ def compare_weights(before: npt.ArrayLike, after: npt.ArrayLike) -> WeightsChang
         after=second,
         order=np.argsort(-change, kind="stable"),
     )
+
+
+def ranker_of_weights(weights: npt.ArrayLike) -> RankingSVM:
+    """Wrap one weight per bit, learned anywhere, as a ranker.
+
+    Examples
+    --------
+    >>> ranker_of_weights([2.0, 1.0]).queries_for(np.uint8([[64]])).weights
+    array([[2., 1.]], dtype=float32)
+    """
+    vector = check_weights(_one_vector(weights))
+    ranker = RankingSVM(n_bits=len(vector))
+    ranker.weights_, ranker.n_bits_ = vector, len(vector)
+    ranker.blend_, ranker.report_, ranker.params_ = 1.0, [], {}
+    return ranker
 
 
 def _one_vector(weights: npt.ArrayLike) -> Floats:
