@@ -2,8 +2,8 @@
 
 `python benchmarks/clicks.py [users] [poisoning] [new]` runs these parts, or all, and writes one section per part to
 benchmarks/results/clicks.json. `users`: honest clicks, and 30 % or 100 % of the pages clicked at random. `poisoning`:
-a fifth of the clients are vandals, one strategy at a time, for 2000 pages; 1000 honest pages follow. `new`: a class that
-arrives after learning.
+a fifth of the clients are vandals, one strategy at a time, for 2000 pages; 1000 honest pages follow. `new`: a class
+that arrives after learning.
 
 The collection is 5000 digits as ITQ codes of 64 bits, each of which may be a user's query. MAP and P@10 are measured
 with 2000 other digits as queries, which users never see, in expectation over ties. Pages are ranked by the active
@@ -91,9 +91,7 @@ def users(report: Report, seeds: range) -> None:
     for seed in seeds:
         data = Digits(seed)
         for at_random in AT_RANDOM:
-            people = SimulatedUsers(
-                data.codes, data.y, at_random=at_random, n_clients=N_CLIENTS, random_state=seed
-            )
+            people = SimulatedUsers(data.codes, data.y, at_random=at_random, n_clients=N_CLIENTS, random_state=seed)
             service = Service(data, seed)
             for number in range(1, max(GAINS) + 1):
                 service.answer(people)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bitrank import Index
+from bitrank import Index, load_ranker
 from bitrank.cli import main
 from bitrank.feedback import read_log, replay_log
 from bitrank.feedback.simulation import SimulatedUsers
@@ -46,13 +46,13 @@ def folder(log, monkeypatch):
 
 
 def test_replay_is_the_library_call(folder, printed_json):
-    assert main(["replay", "clicks.jsonl", "--index", "codes.index", "--output", "w.npy", "--json"]) == 0
+    assert main(["replay", "clicks.jsonl", "--index", "codes.index", "--output", "clicks.ranker", "--json"]) == 0
     facts = printed_json()
     codes, ids = Index.load("codes.index").export()
     expected = replay_log(read_log(["clicks.jsonl"]), codes, ids, 32, random_state=0)
     replayed = expected.replay
-    np.testing.assert_array_equal(np.load("w.npy"), replayed.candidate)
-    assert facts["candidate"] == replayed.candidate.tolist()
+    queries = [ranker.queries_for(codes[:9]).weights for ranker in (load_ranker("clicks.ranker"), replayed.candidate)]
+    np.testing.assert_array_equal(*queries)
     assert (facts["n_pages"], facts["n_left_out"], facts["n_clicks"]) == (N_PAGES, 0, replayed.n_clicks)
     assert [look["reason"] for look in facts["decisions"]] == [look.decision.reason for look in replayed.looks]
     assert facts["top_20_kept"] == replayed.overlap

@@ -13,6 +13,8 @@ from bitrank.index import Index
 from bitrank.service import sources
 
 N = 2000
+# Some of these are like what was clicked.
+ITEMS = [{"item": item, "explore": 0, "k": 50} for item in range(10)]
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,9 @@ def step(request, monkeypatch):
     """Pages between two looks at the gate. With few pages, half of them are held out and ten are enough to decide."""
     if request.param == "all pages":
         return 50
-    monkeypatch.setattr(learner, "_HOLD_OUT", 2)
-    monkeypatch.setattr(learner, "_MIN_NEW", 5)
+    monkeypatch.setattr(learner, "_HELD_OUT", 0.5)
+    monkeypatch.setattr(learner, "_N_STEPS", 40)
+    monkeypatch.setattr(learner, "_MIN_NEW", 10)
     monkeypatch.setattr(click_gate, "MIN_PAGES", 10)
     return 10
 
@@ -98,13 +101,15 @@ def test_a_page_explores_and_says_so(collection, tmp_path):
 
 
 def test_clicks_move_the_candidate_the_gate_activates_it_and_a_rollback_undoes_it(collection, tmp_path, step):
-    with serving(source(collection), tmp_path, random_state=1, explore=10) as client:
+    with serving(source(collection), tmp_path, random_state=1, explore=10, canary=0.0) as client:
         user = User(client, collection[1], seed=1, random_share=0.0)
         uniform = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
         user.answer(6)
-        moved = client.post("/search", json={"item": 3, "explore": 0, "k": 50, "version": "candidate"}).json()
-        assert moved["version"] == "candidate"
-        assert [r["id"] for r in moved["results"]] != [r["id"] for r in uniform["results"]]
+        moved = [
+            [client.post("/search", json=item | version).json()["results"] for item in ITEMS]
+            for version in ({}, {"version": "candidate"})
+        ]
+        assert moved[0] != moved[1]
         same = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
         assert same["results"] == uniform["results"], "six pages do not pass the gate"
 
@@ -121,11 +126,14 @@ def test_clicks_move_the_candidate_the_gate_activates_it_and_a_rollback_undoes_i
         last = next(row for row in quality if row["n_pages"] == entry["n_pages"])
         assert last["decision"] == "activate"
         assert last["candidate"] == newest["figures"]["candidate"]
-        assert last["candidate"] >= last["hamming"] - 0.01
+        assert newest["kind"] == "QueryVectorRanker"
         assert not last["alarm"]
         assert all(row["decision"] == "keep" for row in quality if row["n_pages"] < entry["n_pages"])
-        learned = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
-        assert learned["results"] != uniform["results"]
+        learned = [
+            [client.post("/search", json=item | version).json()["results"] for item in ITEMS]
+            for version in ({}, {"version": newest["made_from"]})
+        ]
+        assert learned[0] != learned[1]
 
         assert client.post("/profiles/default/rollback").json()["version"] == newest["made_from"]
         back = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
@@ -138,7 +146,7 @@ def test_clicks_move_the_candidate_the_gate_activates_it_and_a_rollback_undoes_i
     # A restart reads the log after the rollback, and arrives at the same candidate.
     with serving(source(collection), tmp_path, random_state=1) as client:
         wait_until_learned(client)
-        np.testing.assert_array_equal(client.service.learning.candidate("default"), candidate)
+        np.testing.assert_array_equal(client.service.learning.candidate("default").weights, candidate.weights)
         assert client.get("/profiles").json()[1]["n_pages"] == n_log
         assert versions(client)["active"] == newest["made_from"]
 
@@ -191,7 +199,7 @@ def test_two_processes_over_one_database_agree(collection, tmp_path):
                 and two.get("/items/9000").status_code == 200
                 and two.get("/items/5").status_code == 404
                 and two.post("/search?profile=tenant", json={"item": 3}).status_code == 200
-                and all(weights is not None and np.ptp(weights) > 0 for weights in learned)
+                and all(ranking is not None and np.ptp(ranking.weights) > 0 for ranking in learned)
             ):
                 break
             time.sleep(0.05)
@@ -208,7 +216,9 @@ def test_the_candidate_shows_its_weights_and_how_many_pages_it_learned(collectio
         User(client, collection[1], seed=2).answer(7)
         shown = client.get("/profiles/default/candidate").json()
         assert shown["n_learned"] == 7
-        np.testing.assert_array_equal(np.float32(shown["weights"]), client.service.learning.candidate("default"))
+        learned = client.service.learning.candidate("default")
+        np.testing.assert_array_equal(np.float32(shown["weights"]), learned.weights)
+        assert (shown["kind"], learned.kind) == ("QueryVectorRanker", "QueryVectorRanker")
         assert np.ptp(shown["weights"]) > 0
         assert client.get("/profiles/nobody/candidate").status_code == 404
 

@@ -21,6 +21,7 @@ from bitrank.service import sources
 from bitrank.service.service import POLL_S
 from bitrank.service.store import Store
 from bitrank.service.store.items import Item
+from bitrank.service.store.rankings import Ranking
 
 N_BITS = 32
 CODES = np.random.default_rng(0).integers(0, 256, (500, N_BITS // 8), dtype=np.uint8)
@@ -309,7 +310,7 @@ def test_many_make_the_tables_at_once(base):
 def test_a_database_of_the_first_format_is_migrated(base):
     """Undo the changes of the later formats, and open the result; tests/golden has a whole database of SQLite."""
     store = Store(base, N_BITS)
-    store.profiles.add("shop", np.ones(N_BITS, np.float32), "uniform")
+    store.profiles.add("shop", Ranking(np.ones(N_BITS, np.float32)), "uniform")
     store.close()
     with psycopg.connect(base, autocommit=True) as connection:
         connection.execute("DROP TABLE bitrank.blobs, bitrank.requests")

@@ -48,7 +48,7 @@ for number in range(1, 401):
     if learner.due:
         decision = learner.decide(active)
         if decision.activate:
-            active = learner.weights
+            active = learner.candidate
         history.append((number, decision))
 for number, decision in history:
     print(f"page {number}: {'activated' if decision.activate else 'kept'}; {decision.reason}")
@@ -67,15 +67,22 @@ axis.set(xlabel="pages", ylabel="win rate on held-out pages")
 axis.legend()
 
 relevant = wanted[:, None] == y
-for name, weights in (("Hamming", None), ("active", active)):
-    print(f"{name:<8} MAP {mean_average_precision(distances(queries, collection, weights), relevant):.3f}")
+to_all = distances(queries, collection)
+print(f"Hamming  MAP {mean_average_precision(to_all, relevant):.3f}")
+if active is not None:
+    ranked = active.queries_for(queries, collection=collection)
+    to_all = distances(ranked.codes, collection, ranked.weights)
+    print(f"active   MAP {mean_average_precision(to_all, relevant):.3f}")
 
 # %%
-# The weights that did it, one per bit:
+# A version is a ranker. It has other weights for every query, and trusts them as far as the query is like what was
+# clicked:
 
-figure, axis = plt.subplots(figsize=(6, 2), layout="constrained")
-axis.bar(np.arange(64), np.ones(64) if active is None else active)
-axis.set(xlabel="bit", ylabel="weight")
+if active is not None:
+    figure, axis = plt.subplots(figsize=(6, 2), layout="constrained")
+    axis.bar(np.arange(64), ranked.weights[0])
+    axis.set(xlabel="bit", ylabel="weight for one query")
+    print("mean trust", ranked.trust.mean().round(2))
 
 # %%
 # The service does the same over HTTP, with a log that loses no click, versions and rollback: ``bitrank serve``

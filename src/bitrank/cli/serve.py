@@ -22,6 +22,8 @@ DEFAULTS = {
     "clients": "address",
     "explore": 4,
     "learn_imported": False,
+    "canary": 0.05,
+    "no_auto_rollback": False,
     "rate": 500.0,
 }
 
@@ -50,6 +52,7 @@ def add_parser(commands: Any) -> None:
     )
     add("--items", type=Path, help="Parquet file with columns id, title, image (path or URL) and any payload")
     add("--hasher", type=Path, help="saved hasher (.npz), to search by vector")
+    add("--ranker", type=Path, help="saved ranker to begin with (`bitrank fit`); a new one becomes the active version")
     add("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by image")
     add("--data", type=Path, help="folder of the database (default: one in the home folder, printed at the start)")
     add("--db", metavar="URL", help="postgresql://… instead of --data: a database that several services may share")
@@ -86,6 +89,19 @@ def add_parser(commands: Any) -> None:
         default=None,
         help="learn also from pages that `bitrank feedback import` sent, which nobody signed",
     )
+    add(
+        "--canary",
+        type=float,
+        metavar="SHARE",
+        help="share of pages that plain Hamming distance ranks once clicks rank the others, for the alarm "
+        "(default: 0.05)",
+    )
+    add(
+        "--no-auto-rollback",
+        action="store_true",
+        default=None,
+        help="keep a version that was learned from clicks also when clicks say that Hamming distance ranks better",
+    )
     add("--rate", type=float, help="requests per second, client and worker, 0 for no limit (default: 500)")
     add(
         "--image-origin",
@@ -106,6 +122,7 @@ def _complete(arguments: argparse.Namespace, options: list[argparse.Action]) -> 
 def _serve(arguments: argparse.Namespace) -> int:
     import_extra("bitrank.service.process", "service")
     from bitrank.engines import connect
+    from bitrank.ranking import load_ranker
     from bitrank.service import process, sources
     from bitrank.service.engine_index import EngineIndex
     from bitrank.service.service import Service
@@ -137,7 +154,8 @@ def _serve(arguments: argparse.Namespace) -> int:
             source = sources.from_files(arguments.index, *files)
         else:
             source = sources.embedded_digits()
-        return Service(source, url, settings)
+        ranker = None if arguments.ranker is None else load_ranker(arguments.ranker)
+        return Service(source, url, settings, ranker)
 
     def ready(service: Service) -> None:
         collection = service.collection
@@ -158,6 +176,8 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         admin_token=_token(arguments.admin_token_file, "BITRANK_ADMIN_TOKEN"),
         image_origins=tuple(arguments.image_origin),
         proxies=tuple(arguments.proxy),
+        canary=arguments.canary,
+        auto_rollback=not arguments.no_auto_rollback,
         sessions=arguments.clients == "session",
         access_log=arguments.access_log,
     )

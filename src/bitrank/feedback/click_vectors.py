@@ -14,7 +14,7 @@ from bitrank.ranking.network import Network, start_network, train
 from bitrank.ranking.query_vector import Part, QueryVectorRanker
 from bitrank.vocabulary import Codes
 
-N_HIDDEN = 256
+_N_HIDDEN = 256
 _RATE, _MOST_RATE = 0.96, 0.03  # the first is divided by the number of bits
 _N_QUERIES, _N_ITEMS = 256, 1024  # per batch
 _MOST_SAMPLED = 4000  # codes that the trust of a query is told from
@@ -43,12 +43,9 @@ class WalkBatches:
         return Batch(pairs[:, 0], gradient)
 
 
-def train_vectors(
-    walks: Walks, sample: Codes, n_bits: int, *, start: Network | None, n_steps: int, random: np.random.Generator
-) -> Network:
-    """Train a network that turns the bits of a query into a vector, from the start or from an earlier network."""
-    network = start_network(n_bits, n_bits + 1, random, n_hidden=N_HIDDEN) if start is None else start
-    network = Network(*(array.copy() for array in network))
+def train_vectors(walks: Walks, sample: Codes, n_bits: int, *, n_steps: int, random: np.random.Generator) -> Network:
+    """Train a network that turns the bits of a query into a vector."""
+    network = start_network(n_bits, n_bits + 1, random, n_hidden=_N_HIDDEN)
 
     def phi(batch: Batch) -> Matrix:
         bits = signs(walks.codes[batch.queries], n_bits)
@@ -66,7 +63,7 @@ def bit_inputs() -> Inputs:
 
 def ranker_of_clicks(network: Network, blend: float, walks: Walks, sample: Codes, n_bits: int) -> QueryVectorRanker:
     """Wrap a network as a ranker; queries and clicked items are the sample that trust is told from."""
-    ranker = QueryVectorRanker(n_bits, n_hidden=N_HIDDEN)
+    ranker = QueryVectorRanker(n_bits, n_hidden=_N_HIDDEN)
     ranker.bits_part_ = ranker.full_part_ = Part(bit_inputs(), network, blend)
     random = np.random.default_rng(0)
     ranker.sample_ = walks.codes[random.permutation(walks.nodes)[:_MOST_SAMPLED]]

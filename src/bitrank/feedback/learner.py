@@ -18,21 +18,21 @@ from sklearn.utils import check_random_state
 
 from bitrank.checks import check_codes
 from bitrank.feedback.click_gate import Decision, PageEvidence, chance_z, decide, evidence_from, win_rates
-from bitrank.feedback.click_vectors import N_HIDDEN, ranker_of_clicks, train_vectors
+from bitrank.feedback.click_vectors import ranker_of_clicks, train_vectors
 from bitrank.feedback.client_statistics import Agreements, Estimate, agreement, mean_over_clients, page_weights
 from bitrank.feedback.pages import Floats, Page
 from bitrank.feedback.propensities import check_propensities, propensities_from_counts
 from bitrank.feedback.walks import ClickLog
-from bitrank.ranking.network import Network
 from bitrank.ranking.plain import UniformRanker
-from bitrank.ranking.query_vector import QueryVectorRanker
 from bitrank.ranking.ranker import Ranker
 from bitrank.vocabulary import Codes
 
 _HELD_OUT = 0.2  # share of the pages
 _MAX_EVIDENCE = 1000  # held-out pages, the newest
 _MIN_NEW = 100  # pages between two decisions
-_N_STEPS = 300  # per decision; many more, as of a network that is trained on and on, fit the pages at hand
+# Gradient steps of an update, and at most this many per page. Many more, as of a network that is trained on and on, fit
+# the pages at hand and not the next ones.
+_N_STEPS, _FEW_STEPS = 300, 5
 # The share of what was learned in the candidate: see `blend`, and benchmarks/clicks.py for its effect.
 _MIN_BLEND, _MAX_BLEND, _BLEND_SLOPE, _MANY_PAGES = 0.25, 0.75, 6.0, 1000
 _N_PLACES = 100  # places per page with a propensity of their own; those beyond share the last
@@ -57,9 +57,6 @@ class ClickLearner:
         May be replaced at any time as the collection changes: `learner.sample = codes`.
     n_bits : int, optional
         Eight per byte by default.
-    start : Ranker, optional
-        What ranks now, for example a ranker learned offline. Learning goes on from the network of a
-        `QueryVectorRanker`; from any other it begins at the query's own code.
     propensities : array of shape (n_places,), optional
         Probability that each place of a page is looked at; estimated from clicks on explored items by default.
     secret : bytes, optional
@@ -92,16 +89,12 @@ class ClickLearner:
         sample: Codes,
         *,
         n_bits: int | None = None,
-        start: Ranker | None = None,
         propensities: npt.ArrayLike | None = None,
         secret: bytes | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_bits = 8 * int(check_codes(sample).shape[1]) if n_bits is None else n_bits
         self.sample = sample
-        if start is not None and start.n_bits_ != self.n_bits:
-            raise ValueError(f"start must rank codes of {self.n_bits} bits, got {start.n_bits_}")
-        self._start = start
         self._propensities = None if propensities is None else check_propensities(propensities)
         self._secret = secrets.token_bytes(32) if secret is None else hashlib.blake2b(secret, digest_size=32).digest()
         self._random = np.random.default_rng(check_random_state(random_state).randint(2**31))
@@ -113,8 +106,8 @@ class ClickLearner:
         self._results: deque[_Result] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
         self._shown, self._clicks = np.zeros(_N_PLACES), np.zeros(_N_PLACES)
         self.dropped: set[str] = set()
-        self.n_pages = self.n_looks = self._n_new = 0
-        self.candidate: Ranker = UniformRanker(self.n_bits).fit(self._sample) if start is None else start
+        self.n_pages = self.n_looks = self._n_new = self._n_unread = 0
+        self.candidate: Ranker = UniformRanker(self.n_bits).fit(self._sample)
 
     @property
     def sample(self) -> Codes:
@@ -152,6 +145,11 @@ class ClickLearner:
         """Whether a decision is due: a hundred new pages since the last one, and a tenth of all."""
         return self._n_new >= max(_MIN_NEW, self.n_pages // 10)
 
+    @property
+    def stale(self) -> bool:
+        """Whether the candidate lacks a twentieth of the pages, or one of the first."""
+        return self._n_unread > self.n_pages // 20
+
     def learn(self, page: Page, *, number: int | None = None, version: int | None = None) -> None:
         """Take one page, to learn from or to hold out.
 
@@ -171,6 +169,7 @@ class ClickLearner:
             raise ValueError(f"query must hold {self.n_bits} values, one per bit, got {len(page.query)}")
         self.n_pages += 1
         self._n_new += 1
+        self._n_unread += 1
         number = self.n_pages if number is None else number
         client = f"page {number}" if page.client is None else page.client
         places = np.flatnonzero(page.explored[:_N_PLACES])
@@ -179,7 +178,8 @@ class ClickLearner:
         propensities = self.propensities
         self._agreements.add(client, agreement(page, propensities))
         self._n_pages_of[client] += 1
-        self._results.append(_Result(client, version, float(page.clicked[~page.explored][:_TOP].mean())))
+        best = page.clicked[~page.explored][:_TOP]
+        self._results.append(_Result(client, version, float(best.mean()) if len(best) else float("nan")))
         evidence = evidence_from(page, client, self._sample, self._random)
         if evidence is not None:
             self._hamming_rates.append((client, float(win_rates([evidence], None, self._sample)[0, 0])))
@@ -210,19 +210,12 @@ class ClickLearner:
         """Leave out clients who click against the rest, and learn the candidate from the others' pages."""
         self.dropped = self._agreements.suspects()
         walks = self._log.walks(page_weights(self._n_pages_of, self.dropped))
-        if len(walks) < 2:
+        self._n_unread = 0
+        if len(walks) == 0:
             return
-        network = train_vectors(
-            walks, self._sample, self.n_bits, start=self._start_network(), n_steps=_N_STEPS, random=self._random
-        )
+        n_steps = min(_N_STEPS, _FEW_STEPS * len(walks))
+        network = train_vectors(walks, self._sample, self.n_bits, n_steps=n_steps, random=self._random)
         self.candidate = ranker_of_clicks(network, self.blend, walks, self._sample, self.n_bits)
-
-    def _start_network(self) -> Network | None:
-        if not isinstance(self._start, QueryVectorRanker):
-            return None
-        part = self._start.bits_part_
-        same = part.network.direct.ndim == 1 and part.network.inner.shape == (N_HIDDEN, self.n_bits + 1)
-        return part.network if same and part.blend > 0 else None
 
     def _behind_canary(self, version: int | None) -> bool:
         """Whether pages of a version got fewer clicks on their best results than pages ranked by Hamming."""

@@ -52,7 +52,7 @@ class Replay(NamedTuple):
     --------
     >>> codes = np.random.default_rng(0).integers(256, size=(500, 2), dtype=np.uint8)
     >>> replayed = replay([Page(codes[0], codes[1:21], np.arange(20) == 3)], codes, random_state=0)
-    >>> replayed.n_clicks, replayed.candidate.shape, replayed.weights is None
+    >>> replayed.n_clicks, replayed.candidate.n_bits_, replayed.active is None
     (1, (16,), True)
     """
 
@@ -105,7 +105,6 @@ def replay(
     learner = ClickLearner(
         sample,
         n_bits=n_bits,
-        start=ranker,
         propensities=propensities,
         secret=random.bytes(8),
         random_state=int(random.integers(2**31)),

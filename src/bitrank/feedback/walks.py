@@ -131,11 +131,12 @@ class Walks:
                 _pick(self._by_page_of_node, self._node_starts[last], self._node_starts[last + 1], random)
             ]
             last = self._member(pages, random)
-        pairs = np.column_stack([first, last])
-        return pairs[first != last]
+        pairs: Rows = np.column_stack([first, last])[first != last]
+        return pairs
 
     def _member(self, pages: Rows, random: np.random.Generator) -> Rows:
-        return self._members[_pick(self._by_weight, self._starts[pages], self._starts[pages + 1], random)]
+        places = _pick(self._by_weight, self._starts[pages], self._starts[pages + 1], random)
+        return np.asarray(self._members[places], np.int64)
 
 
 def _sums(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -241,9 +241,10 @@ class ProfileShown(BaseModel):
 
 
 class VersionShown(BaseModel):
-    """A version of a profile's weights."""
+    """A version: how a profile ranks."""
 
     number: int
+    kind: str = Field(description="weights, one per bit; or the class of a ranker")
     active: bool
     time: float
     origin: str
@@ -271,15 +272,16 @@ class VersionList(BaseModel):
 
 
 class VersionWhole(VersionShown):
-    """A version with its weights, one per bit."""
+    """A version with its weights, one per bit: of a ranker that has others for every query, their mean."""
 
     weights: list[float]
 
 
 class Candidate(BaseModel):
-    """What clicks have made of a profile's weights so far, and the number of pages they were learned from."""
+    """What was learned from clicks so far, and the number of pages that it was learned from; weights as in versions."""
 
     n_learned: int
+    kind: str
     weights: list[float]
 
 
@@ -304,9 +306,11 @@ class Quality(BaseModel):
     active: float | None
     candidate: float | None
     hamming: float | None
-    decision: str = Field(description="activate or keep")
+    top: float | None = Field(None, description="the candidate's gain over Hamming among near items")
+    decision: str = Field(description="activate, keep or roll back")
     reason: str
     n_held_out: int = Field(description="held-out pages with explored clicks")
+    n_left_out: int = Field(0, description="clients whose clicks go against the rest, and are not learned from")
     alarm: bool = Field(description="the active version ranks clicks worse than Hamming")
 
 

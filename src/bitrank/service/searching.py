@@ -14,10 +14,12 @@ import numpy.typing as npt
 from bitrank import feedback
 from bitrank.codes import split_vectors
 from bitrank.feedback.exploration import draw_by_rank, place_at_random
+from bitrank.feedback.learner import CANARY
 from bitrank.service.collection import Collection, SearchQuery, is_in, tie_ranks
 from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
 from bitrank.service.settings import Settings
 from bitrank.service.store.profiles import DEFAULT, HAMMING
+from bitrank.service.store.rankings import Ranking
 from bitrank.vocabulary import Ids, Queries, Weights
 
 Distances = npt.NDArray[np.float32]
@@ -39,12 +41,21 @@ class PageRequest(NamedTuple):
     continues: str | None = None  # token of the last page for the same query
 
 
+class Chosen(NamedTuple):
+    """The number of a version, how it ranks, and whether a canary may take its place."""
+
+    number: int | str
+    ranking: Ranking
+    may_be_canary: bool = False
+
+
 class Plan(NamedTuple):
     """A search that can run: nothing is left to look up."""
 
     query: SearchQuery
     request: PageRequest
     version: int | str
+    ranked_by: int | str  # the version, or CANARY where the page is ranked by Hamming distance
     queries: Queries  # one row, as the version ranks it
     n_top: int
     n_explored: int
@@ -66,8 +77,8 @@ class Searcher:
     signer : Signer
         Signs the pages.
     settings : Settings
-    weights : callable
-        Returns the number and the weights of a version of a profile.
+    ranking : callable
+        Returns the number of a version of a profile, and how it ranks.
     """
 
     def __init__(
@@ -75,9 +86,9 @@ class Searcher:
         collection: Collection,
         signer: Signer,
         settings: Settings,
-        weights: Callable[[str, VersionChoice], tuple[int | str, Weights]],
+        ranking: Callable[[str, VersionChoice], Chosen],
     ) -> None:
-        self._collection, self._signer, self._settings, self._weights = collection, signer, settings, weights
+        self._collection, self._signer, self._settings, self._ranking = collection, signer, settings, ranking
         self._random = np.random.default_rng(settings.random_state)
 
     def plan(self, query: SearchQuery, request: PageRequest) -> Plan:
@@ -85,17 +96,31 @@ class Searcher:
         start = time.perf_counter()
         profile, k, explore = request.profile, request.k, request.explore
         continued = None if request.continues is None else self._continued(query, request)
-        number, weights = self._weights(profile, request.version)
+        number, ranking, may_be_canary = self._ranking(profile, request.version)
         if profile == HAMMING:
             if request.chosen:
                 raise ValueError("the profile hamming weighs every bit the same: chosen needs another profile")
             query = query._replace(vector=query.code)
-        elif request.chosen:
-            weights = self._adapt_to_choices(query, weights, request.chosen)
         if explore is None:
             explore = 0 if profile == HAMMING else self._settings.explore * k // self._settings.page_size
-        queries = _queries_for(query, weights)
-        return Plan(query, request, number, queries, max(0, k - explore), min(explore, k), continued, start)
+        ranked_by = number
+        may_be_canary = may_be_canary and request.version is None and not request.chosen and continued is None
+        if may_be_canary and self._random.random() < self._settings.canary:
+            ranked_by, ranking = CANARY, Ranking(np.ones(self._collection.n_bits, np.float32))
+        queries = self._queries_for(query, ranking)
+        if request.chosen:
+            queries = self._adapt_to_choices(query, queries, request.chosen)
+        n_top, n_explored = max(0, k - explore), min(explore, k)
+        return Plan(query, request, number, ranked_by, queries, n_top, n_explored, continued, start)
+
+    def _queries_for(self, query: SearchQuery, ranking: Ranking) -> Queries:
+        """Turn a query into its code and its weights under a version."""
+        if ranking.ranker is None:
+            return _weighted(query, ranking.weights)
+        queries = ranking.ranker.queries_for(query.vector, collection=self._collection.sample.codes)
+        if not np.isfinite(queries.weights).all():
+            raise ValueError("the vector times the weights must be finite in float32, got infinity")
+        return queries
 
     def run(self, plans: list[Plan]) -> list[bytes]:
         """Search for one page per plan; returns their JSON."""
@@ -112,13 +137,15 @@ class Searcher:
             raise ValueError(f"pages that continue each other must show at most {MAX_SHOWN} items, got more")
         return page
 
-    def _adapt_to_choices(self, query: SearchQuery, weights: Weights, chosen: Sequence[int]) -> Weights:
+    def _adapt_to_choices(self, query: SearchQuery, queries: Queries, chosen: Sequence[int]) -> Queries:
         """Compute weights for this query alone that rank chosen items before the others of its first page."""
         collection = self._collection
         chosen = [item for item in dict.fromkeys(chosen) if collection.has(item) and item != query.item]
-        results = collection.index.search(query.vector, self._settings.page_size, weights=weights, threads=1)
+        results = collection.index.search(queries, self._settings.page_size, threads=1)
         passed = [item for item in results.ids[0].tolist() if item >= 0 and item not in (query.item, *chosen)]
-        return feedback.adapt_to_choices(weights, query.vector, collection.codes(passed), collection.codes(chosen))
+        weights, code = queries.weights[0], queries.codes[0]
+        adapted = feedback.adapt_to_choices(weights, code, collection.codes(passed), collection.codes(chosen))
+        return Queries(queries.codes, adapted[None])
 
     def _search(self, plans: list[Plan]) -> list[tuple[Ids, Distances]]:
         """Find the best results of each plan, without the item that is its query."""
@@ -177,7 +204,7 @@ class Searcher:
 
     def _body(self, plan: Plan, ids: list[int], item_distances: Distances, explored: list[bool]) -> bytes:
         query, request = plan.query, plan.request
-        version = plan.version if isinstance(plan.version, int) else None
+        version = plan.ranked_by if isinstance(plan.ranked_by, int) else None
         token = self._signer.sign(query, request.client, request.profile, version, ids, explored, plan.continued)
         values = item_distances.tolist()
         rows = zip(ids, values, tie_ranks(values, explored), explored, self._collection.fragments(ids), strict=True)
@@ -192,8 +219,8 @@ class Searcher:
         return f'{head},"version":{number},"results":[{results}],"page_token":"{token}","took_ms":{took}}}'.encode()
 
 
-def _queries_for(query: SearchQuery, weights: Weights) -> Queries:
-    """Turn a query into its code and its weights under a version."""
+def _weighted(query: SearchQuery, weights: Weights) -> Queries:
+    """Turn a query into its code and its weights, one per bit times the magnitudes."""
     if query.vector.dtype.kind != "f":
         return Queries(query.vector, weights[None])
     codes, magnitudes = split_vectors(query.vector)

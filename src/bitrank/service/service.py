@@ -17,16 +17,18 @@ from bitrank import feedback
 from bitrank.checks import n_threads
 from bitrank.feedback.logged_pages import check_clicked
 from bitrank.index import Index
+from bitrank.ranking.ranker import Ranker
 from bitrank.service.batching import Batches
 from bitrank.service.clients import Clients
 from bitrank.service.collection import Collection, SearchQuery
 from bitrank.service.learning import Learning
 from bitrank.service.page_tokens import Signer
-from bitrank.service.searching import Searcher, VersionChoice
+from bitrank.service.searching import Chosen, Searcher, VersionChoice
 from bitrank.service.settings import Settings
 from bitrank.service.sources import Source
 from bitrank.service.store import Store
 from bitrank.service.store.profiles import DEFAULT, HAMMING, Version
+from bitrank.service.store.rankings import Ranking, ranking_of
 from bitrank.vocabulary import Weights
 
 POLL_S = 0.5  # Changes by other processes are seen after this long at the latest.
@@ -47,7 +49,9 @@ class ReadOnlyError(ValueError):
 class Service:
     """A collection, its store, and the weights of every profile."""
 
-    def __init__(self, source: Source, url: str, settings: Settings) -> None:
+    def __init__(self, source: Source, url: str, settings: Settings, ranker: Ranker | None = None) -> None:
+        if ranker is not None and ranker.n_bits_ != source.index.n_bits:
+            raise ValueError(f"the ranker must rank codes of {source.index.n_bits} bits, got {ranker.n_bits_}")
         self.settings = settings
         self.store = Store(url, source.index.n_bits)
         try:
@@ -57,26 +61,35 @@ class Service:
             raise
         self.collection = Collection(source, self.store.items)
         self.searchers = ThreadPoolExecutor(n_threads(), "bitrank-search")
-        uniform, index_weights = np.ones(source.index.n_bits, np.float32), source.index.weights
-        self.store.profiles.add(HAMMING, uniform, "uniform")
-        if index_weights is None:
-            self.store.profiles.add(DEFAULT, uniform, "uniform")
-        else:
-            self.store.profiles.add(DEFAULT, index_weights, "index")
+        self.store.profiles.add(HAMMING, Ranking(np.ones(source.index.n_bits, np.float32)), "uniform")
+        self._add_default(source.index.weights, ranker)
         self._active: dict[str, Version] = {}
         self._applied = -1
         self._refreshing = threading.Lock()
         self.refresh_active()
-        self.learning = Learning(self.store, self.collection, settings.learn_imported)
+        self.learning = Learning(self.store, self.collection.sample.codes, source.index.n_bits, settings)
         self.signer = Signer(self.store.secret)
         self.clients = Clients(self.store.secret, settings.proxies, settings.sessions)
-        self.searcher = Searcher(self.collection, self.signer, settings, self.weights)
+        self.searcher = Searcher(self.collection, self.signer, settings, self.ranking)
         self.batches = Batches(self.searcher.run, self._is_long, self.searchers)
         self._woken, self._closed = threading.Event(), threading.Event()
         # Two threads, since learning may take longer than a version may take to become active in every process.
         self._workers = [threading.Thread(target=work, daemon=True) for work in (self._follow, self._learn)]
         for worker in self._workers:
             worker.start()
+
+    def _add_default(self, index_weights: Weights | None, ranker: Ranker | None) -> None:
+        """Create the default profile, or add a ranker to it that is new, and activate that."""
+        profiles, n_bits = self.store.profiles, self.collection.n_bits
+        if ranker is None:
+            weights = np.ones(n_bits, np.float32) if index_weights is None else index_weights
+            profiles.add(DEFAULT, Ranking(weights), "uniform" if index_weights is None else "index")
+            return
+        ranking = ranking_of(ranker, self.collection.sample.codes)
+        if not profiles.add(DEFAULT, ranking, "ranker"):
+            offline = [version for version in profiles.versions(DEFAULT) if version.origin == "ranker"]
+            if not offline or not np.array_equal(offline[-1].weights, ranking.weights):
+                profiles.activate(DEFAULT, profiles.add_version(DEFAULT, ranking, "ranker"))
 
     def close(self) -> None:
         """Stop searching and learning, and close the database."""
@@ -117,6 +130,7 @@ class Service:
                 self._woken.clear()
             try:
                 self.refresh_active()
+                self.learning.sample = self.collection.sample.codes
                 start = time.monotonic()
                 more = self.learning.step(self._active)
                 self.refresh_active()
@@ -160,18 +174,18 @@ class Service:
         if isinstance(index, Index) and (index.weights is None or DEFAULT in changed):
             index.weights = active[DEFAULT].weights  # rows are sorted for it where that pays
 
-    def weights(self, profile: str, version: VersionChoice) -> tuple[int | str, Weights]:
-        """Return the weights to search with and the number of their version; None is the active version."""
+    def ranking(self, profile: str, version: VersionChoice) -> Chosen:
+        """Return the number of a version and how it ranks; None is the active version."""
         active = self.active(profile)
         if version is None or version == active.number:
-            return active.number, active.weights
+            return Chosen(active.number, active.ranking, active.origin == "clicks")
         if version == "candidate":
             candidate = self.learning.candidate(profile)
-            return version, active.weights if candidate is None else candidate
+            return Chosen(version, active.ranking if candidate is None else candidate)
         stored = self.store.profiles.version(profile, version)
         if stored is None:
             raise UnknownVersionError(f"profile {profile!r} has no version {version}")
-        return stored.number, stored.weights
+        return Chosen(stored.number, stored.ranking)
 
     # Pages
 

@@ -33,13 +33,17 @@ class Settings:
     sessions: bool = False  # clients are told apart by a signed cookie, not by address
     access_log: str | None = None  # a file, or "-"
     learn_imported: bool = False
+    canary: float = 0.05  # share of the pages of a version learned from clicks that Hamming distance ranks instead
+    auto_rollback: bool = True
     random_state: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("explore", "rate"):
+        for name in ("explore", "rate", "canary"):
             value = getattr(self, name)
             if not value >= 0:
                 raise ValueError(f"{name} must be at least 0, got {value}")
+        if not self.canary <= 1:
+            raise ValueError(f"canary must be from 0 to 1, got {self.canary}")
         for token in (self.token, self.admin_token):
             if token is not None and (len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable()):
                 raise ValueError(

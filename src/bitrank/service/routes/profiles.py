@@ -15,8 +15,8 @@ from bitrank.service.routes.problems import PROBLEMS, Once, refusals, with_body
 from bitrank.service.service import Service
 from bitrank.service.store import profiles as stored_versions
 from bitrank.service.store.profiles import HAMMING, Version, active_stack
+from bitrank.service.store.rankings import Ranking
 from bitrank.service.store.requests import Outcome, RequestKey
-from bitrank.vocabulary import Weights
 
 Name = Annotated[schemas.ProfileName, Path()]
 VersionId = Annotated[int, Path(ge=1, lt=2**31)]
@@ -42,11 +42,11 @@ def routes(service: Service) -> APIRouter:
             raise HTTPException(404, f"profile {name!r} has no version {number}")
         return version
 
-    def read_weights(body: schemas.WeightsGiven | None) -> Weights:
+    def read_weights(body: schemas.WeightsGiven | None) -> Ranking:
         if body is None:
-            return np.ones(service.collection.n_bits, np.float32)
+            return Ranking(np.ones(service.collection.n_bits, np.float32))
         with refusals():
-            return check_weights(body.weights, service.collection.n_bits)
+            return Ranking(check_weights(body.weights, service.collection.n_bits))
 
     def show(name: str, n_pages: int) -> schemas.ProfileShown:
         return schemas.ProfileShown(
@@ -58,8 +58,9 @@ def routes(service: Service) -> APIRouter:
         )
 
     def facts_of(version: Version, active: int) -> dict[str, Any]:
-        facts = {name: value for name, value in version._asdict().items() if name not in ("profile", "weights")}
-        return facts | {"active": version.number == active}
+        hidden = ("profile", "weights", "ranker")
+        facts = {name: value for name, value in version._asdict().items() if name not in hidden}
+        return facts | {"active": version.number == active, "kind": version.ranking.kind}
 
     def apply_activation(
         name: str, once: RequestKey | None, write: Callable[[sa.Connection], Outcome]
@@ -143,8 +144,8 @@ def routes(service: Service) -> APIRouter:
         """Show the candidate, which follows an answered page within a moment; the gate may make it a version."""
         n_learned = service.learning.position(name)  # first: the weights have then learned from as many pages or more
         with refusals():
-            weights = service.weights(name, "candidate")[1]
-        return schemas.Candidate(n_learned=n_learned, weights=weights.tolist())
+            ranking = service.ranking(name, "candidate").ranking
+        return schemas.Candidate(n_learned=n_learned, kind=ranking.kind, weights=ranking.weights.tolist())
 
     @router.post("/profiles/{name}/versions/{number}/activate")
     def activate(name: Name, number: VersionId, once: Once) -> schemas.Active:

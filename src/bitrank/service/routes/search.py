@@ -83,7 +83,7 @@ def routes(service: Service, metrics: Metrics) -> APIRouter:
         shown, explored = [place.id for place in body.shown], [place.explored for place in body.shown]
         query = body.query.model_dump(exclude_none=True)
         with refusals():
-            service.weights(name, version)
+            service.ranking(name, version)
             logged = LoggedPage(body.key, query, shown, explored, body.clicked, name, version, body.client)
             new, n_pages = service.log_page(logged, query_of(body.query), signed=False)
         return accept(response, logged.key, new, n_pages)

@@ -9,9 +9,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from bitrank.service.store.database import Database
-from bitrank.service.store.profiles import activate_version, add_version, lock_profile, read_activations
+from bitrank.service.store.profiles import (
+    activate_version,
+    add_version,
+    lock_profile,
+    read_activations,
+    roll_back,
+)
+from bitrank.service.store.rankings import Ranking
 from bitrank.service.store.tables import quality
-from bitrank.vocabulary import Weights
 
 
 class GateLog:
@@ -21,9 +27,18 @@ class GateLog:
         self._database = database
 
     def record(
-        self, profile: str, n_pages: int, figures: dict[str, Any], active: int, candidate: Weights | None
+        self,
+        profile: str,
+        n_pages: int,
+        figures: dict[str, Any],
+        active: int,
+        candidate: Ranking | None,
+        *,
+        undo: bool = False,
     ) -> int | None:
         """Log what the gate found after n pages; a candidate that passed becomes a version and is activated.
+
+        With `undo` the last activation is undone instead.
 
         Does nothing where another process decided at the same page, and activates nothing where the active version
         has changed meanwhile. Returns the number of the new version, if any.
@@ -33,7 +48,11 @@ class GateLog:
                 lock_profile(connection, profile)
                 row = {"profile": profile, "n_pages": n_pages, "time": time.time(), "figures": json.dumps(figures)}
                 connection.execute(sa.insert(quality), row)
-                if candidate is None or read_activations(connection, profile)[-1].version != active:
+                if read_activations(connection, profile)[-1].version != active:
+                    return None
+                if undo:
+                    roll_back(connection, profile, "alarm")
+                if undo or candidate is None:
                     return None
                 number = add_version(connection, profile, candidate, "clicks", figures, n_pages, active)
                 activate_version(connection, profile, number, "gate", n_pages)

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from bitrank.service.store.tables import facts, metadata
 
-FORMAT = 4
+FORMAT = 5
 # The statements that turn the previous format into each new one. Never change an entry: add one.
 MIGRATIONS = {
     2: (  # `n_clicks` counted pages
@@ -21,6 +21,7 @@ MIGRATIONS = {
         "ALTER TABLE pages ADD COLUMN client VARCHAR(64)",
     ),
     4: (),  # a new table, `requests`
+    5: ("ALTER TABLE versions ADD COLUMN ranker BYTEA",),
 }
 
 

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
+from bitrank.ranking.ranker import Ranker
 from bitrank.service.store.database import Database, last_change, next_change
+from bitrank.service.store.rankings import Ranking, from_bytes, to_bytes
 from bitrank.service.store.tables import activations, profiles, versions
 from bitrank.vocabulary import Weights
 
@@ -20,16 +22,22 @@ MAX_PROFILES = 1000
 
 
 class Version(NamedTuple):
-    """Weights of a profile, and their origin."""
+    """How a profile ranks, and where that came from."""
 
     profile: str
     number: int
     time: float
     weights: Weights
     made_from: int | None
-    origin: str  # "uniform", "index", "given" or "clicks"
+    origin: str  # "uniform", "index", "ranker", "given" or "clicks"
     n_pages: int
     figures: dict[str, Any]
+    ranker: Ranker | None = None
+
+    @property
+    def ranking(self) -> Ranking:
+        """How it ranks."""
+        return Ranking(self.weights, self.ranker)
 
 
 class Activation(NamedTuple):
@@ -37,7 +45,7 @@ class Activation(NamedTuple):
 
     number: int
     version: int
-    reason: str  # "start", "gate", "user" or "rollback"
+    reason: str  # "start", "gate", "user", "rollback" or, a rollback by itself, "alarm"
     n_pages: int
     time: float
 
@@ -54,7 +62,7 @@ class ProfileStore:
             rows = connection.execute(sa.select(profiles.c.name, profiles.c.n_pages).order_by(profiles.c.created))
             return {row.name: row.n_pages for row in rows}
 
-    def add(self, name: str, weights: Weights, origin: str) -> bool:
+    def add(self, name: str, ranking: Ranking, origin: str) -> bool:
         """Create a profile with its first version active; False where it exists already."""
         now = time.time()
         with self._database.write() as connection:
@@ -65,14 +73,14 @@ class ProfileStore:
             if len(names) >= MAX_PROFILES:
                 raise ValueError(f"there must be at most {MAX_PROFILES} profiles, got one more")
             connection.execute(sa.insert(profiles), {"name": name, "n_pages": 0, "created": now})
-            _insert_version(connection, Version(name, 1, now, weights, None, origin, 0, {}))
+            _insert_version(connection, Version(name, 1, now, ranking.weights, None, origin, 0, {}, ranking.ranker))
             activate_version(connection, name, 1, "start")
         return True
 
-    def add_version(self, profile: str, weights: Weights, origin: str) -> int:
-        """Keep weights as a new version of a profile, not yet active; returns its number."""
+    def add_version(self, profile: str, ranking: Ranking, origin: str) -> int:
+        """Keep a ranking as a new version of a profile, not yet active; returns its number."""
         with self._database.write() as connection:
-            return add_version(connection, profile, weights, origin, {})
+            return add_version(connection, profile, ranking, origin, {})
 
     def versions(self, profile: str) -> list[Version]:
         """Read all versions of a profile, oldest first."""
@@ -99,8 +107,8 @@ class ProfileStore:
             return read_activations(connection, profile)
 
     def last_choice(self, profile: str) -> Activation:
-        """Read the last activation that was not the gate's: learning begins after it."""
-        return [entry for entry in self.activations(profile) if entry.reason != "gate"][-1]
+        """Read the last activation by a user: learning begins after it."""
+        return [entry for entry in self.activations(profile) if entry.reason not in ("gate", "alarm")][-1]
 
     def activate(self, profile: str, number: int) -> None:
         """Make a version of a profile the active one."""
@@ -139,7 +147,7 @@ def active_stack(log: Iterable[Activation]) -> list[int]:
     """
     stack: list[int] = []
     for entry in log:
-        if entry.reason == "rollback":
+        if entry.reason in ("rollback", "alarm"):
             stack.pop()
         else:
             stack.append(entry.version)
@@ -152,20 +160,20 @@ def lock_profile(connection: sa.Connection, profile: str) -> int:
     return int(connection.execute(query.with_for_update()).scalar_one())
 
 
-def roll_back(connection: sa.Connection, profile: str) -> int | None:
+def roll_back(connection: sa.Connection, profile: str, reason: str = "rollback") -> int | None:
     """Undo the last activation not yet undone, within a transaction."""
     lock_profile(connection, profile)
     stack = active_stack(read_activations(connection, profile))
     if len(stack) < 2:
         return None
-    activate_version(connection, profile, stack[-2], "rollback")
+    activate_version(connection, profile, stack[-2], reason)
     return stack[-2]
 
 
 def add_version(
     connection: sa.Connection,
     profile: str,
-    weights: Weights,
+    ranking: Ranking,
     origin: str,
     figures: dict[str, Any],
     n_pages: int | None = None,
@@ -176,7 +184,10 @@ def add_version(
     newest = sa.select(sa.func.max(versions.c.number)).where(versions.c.profile == profile)
     number = int(connection.execute(newest).scalar_one()) + 1
     n_pages = n_logged if n_pages is None else n_pages
-    _insert_version(connection, Version(profile, number, time.time(), weights, made_from, origin, n_pages, figures))
+    version = Version(
+        profile, number, time.time(), ranking.weights, made_from, origin, n_pages, figures, ranking.ranker
+    )
+    _insert_version(connection, version)
     return number
 
 
@@ -200,14 +211,16 @@ def read_activations(connection: sa.Connection, profile: str) -> list[Activation
 
 def _insert_version(connection: sa.Connection, version: Version) -> None:
     row = version._asdict()
-    row |= {"weights": version.weights.astype("<f4").tobytes(), "figures": json.dumps(version.figures)}
+    row |= {"weights": version.weights.astype("<f4").tobytes(), "ranker": to_bytes(version.ranker)}
+    row |= {"figures": json.dumps(version.figures)}
     connection.execute(sa.insert(versions), row)
 
 
 def _read_version(row: Any) -> Version:
     weights = np.frombuffer(row.weights, "<f4").astype(np.float32)
     figures = json.loads(row.figures)
-    return Version(row.profile, row.number, row.time, weights, row.made_from, row.origin, row.n_pages, figures)
+    ranker = from_bytes(row.ranker)
+    return Version(row.profile, row.number, row.time, weights, row.made_from, row.origin, row.n_pages, figures, ranker)
 
 
 def _join(left: sa.FromClause, column: str, right: sa.FromClause) -> Any:

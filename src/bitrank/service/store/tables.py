@@ -90,6 +90,7 @@ versions = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     _required("time", sa.Double),
     _required("weights", sa.LargeBinary),
+    sa.Column("ranker", sa.LargeBinary),  # the file of a ranker that is more than weights
     sa.Column("made_from", sa.Integer),
     _required("origin", sa.String(20)),
     _required("n_pages", sa.BigInteger),

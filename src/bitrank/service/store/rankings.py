@@ -1,0 +1,65 @@
+"""`Ranking`: how a version ranks, and its bytes in the database."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bitrank.ranking import load_ranker
+from bitrank.ranking.ranker import Ranker
+from bitrank.ranking.weights import ranker_of_weights
+from bitrank.vocabulary import Codes, Weights
+
+
+class Ranking(NamedTuple):
+    """One weight per bit; or a ranker of any kind, of which the weights are a mean over queries, to show and compare.
+
+    Examples
+    --------
+    >>> Ranking(np.ones(8, np.float32)).kind
+    'weights'
+    """
+
+    weights: Weights
+    ranker: Ranker | None = None
+
+    @property
+    def kind(self) -> str:
+        """The class of the ranker, or "weights"."""
+        return "weights" if self.ranker is None else type(self.ranker).__name__
+
+    def as_ranker(self) -> Ranker:
+        """The ranker, also where it is one weight per bit."""
+        return ranker_of_weights(self.weights) if self.ranker is None else self.ranker
+
+
+def ranking_of(ranker: Ranker, sample: Codes) -> Ranking:
+    """How a ranker ranks; its weights are a mean over items of the collection as queries."""
+    one_vector = getattr(ranker, "weights_", None)
+    if one_vector is not None:
+        return Ranking(np.asarray(one_vector, np.float32))
+    weights = ranker.queries_for(sample[:1000], collection=sample).weights
+    return Ranking(np.asarray(weights.mean(axis=0), np.float32), ranker)
+
+
+def to_bytes(ranker: Ranker | None) -> bytes | None:
+    """A ranker as its file."""
+    if ranker is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "version.ranker"
+        ranker.save(path)
+        return path.read_bytes()
+
+
+def from_bytes(data: bytes | None) -> Ranker | None:
+    """The ranker of a file."""
+    if data is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "version.ranker"
+        path.write_bytes(data)
+        return load_ranker(path)
