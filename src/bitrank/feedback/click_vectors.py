@@ -11,7 +11,8 @@ from bitrank.ranking.evidence import Matrix
 from bitrank.ranking.inputs import Inputs
 from bitrank.ranking.listwise import softmax
 from bitrank.ranking.network import Network, start_network, train
-from bitrank.ranking.query_vector import Part, QueryVectorRanker
+from bitrank.ranking.query_parts import Part
+from bitrank.ranking.query_vector import QueryVectorRanker
 from bitrank.vocabulary import Codes
 
 _N_HIDDEN = 256

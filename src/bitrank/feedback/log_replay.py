@@ -53,7 +53,7 @@ class Replay(NamedTuple):
     >>> codes = np.random.default_rng(0).integers(256, size=(500, 2), dtype=np.uint8)
     >>> replayed = replay([Page(codes[0], codes[1:21], np.arange(20) == 3)], codes, random_state=0)
     >>> replayed.n_clicks, replayed.candidate.n_bits_, replayed.active is None
-    (1, (16,), True)
+    (1, 16, True)
     """
 
     n_pages: int
