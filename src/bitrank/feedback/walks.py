@@ -91,8 +91,8 @@ class Walks:
     >>> codes = np.arange(3, dtype=np.uint8)[:, None]
     >>> walks = Walks(codes, [np.array([0, 1]), np.array([1, 2])], [np.ones(2)] * 2, np.ones(2))
     >>> pairs = walks.draw(100, np.random.default_rng(0))
-    >>> pairs.shape, bool((pairs[:, 0] != pairs[:, 1]).all())
-    ((49, 2), True)
+    >>> bool((pairs[:, 0] != pairs[:, 1]).all())
+    True
     """
 
     def __init__(self, codes: Codes, members: list[Rows], member_weights: list[Floats], page_weights: Floats) -> None:
