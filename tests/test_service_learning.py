@@ -104,14 +104,14 @@ def test_clicks_move_the_candidate_the_gate_activates_it_and_a_rollback_undoes_i
     with serving(source(collection), tmp_path, random_state=1, explore=10, canary=0.0) as client:
         user = User(client, collection[1], seed=1, random_share=0.0)
         uniform = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
-        user.answer(6)
+        user.answer(12)
         moved = [
             [client.post("/search", json=item | version).json()["results"] for item in ITEMS]
             for version in ({}, {"version": "candidate"})
         ]
         assert moved[0] != moved[1]
         same = client.post("/search", json={"item": 3, "explore": 0, "k": 50}).json()
-        assert same["results"] == uniform["results"], "six pages do not pass the gate"
+        assert same["results"] == uniform["results"], "twelve pages do not pass the gate"
 
         while versions(client)["active"] == 1 and user.n < 16 * step:
             user.answer(step)

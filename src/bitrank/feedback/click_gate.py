@@ -39,6 +39,12 @@ class Decision(NamedTuple):
     `candidate`, `active` and `hamming` are mean win rates: the share of items drawn like the explored ones that are
     farther than a clicked explored item; one half is chance. They are None while too few pages have explored clicks.
     `top` is the candidate's gain over Hamming in the win rate among near items alone.
+
+    Examples
+    --------
+    >>> decision = Decision(activate=False, alarm=False, reason="too few pages", n_pages=3)
+    >>> decision.activate, decision.candidate
+    (False, None)
     """
 
     activate: bool
