@@ -97,7 +97,8 @@ class ClickLearner:
         self.sample = sample
         self._propensities = None if propensities is None else check_propensities(propensities)
         self._secret = secrets.token_bytes(32) if secret is None else hashlib.blake2b(secret, digest_size=32).digest()
-        self._random = np.random.default_rng(check_random_state(random_state).randint(2**31))
+        self._seed = int(check_random_state(random_state).randint(2**31))
+        self._random = np.random.default_rng(self._seed)
         self._log = ClickLog(self._sample.shape[1])
         self._n_pages_of: Counter[str] = Counter()
         self._agreements = Agreements()
@@ -214,7 +215,9 @@ class ClickLearner:
         if len(walks) == 0:
             return
         n_steps = min(_N_STEPS, _FEW_STEPS * len(walks))
-        network = train_vectors(walks, self._sample, self.n_bits, n_steps=n_steps, random=self._random)
+        # The same pages give the same candidate, however often it was learned before.
+        random = np.random.default_rng([self._seed, self.n_pages])
+        network = train_vectors(walks, self._sample, self.n_bits, n_steps=n_steps, random=random)
         self.candidate = ranker_of_clicks(network, self.blend, walks, self._sample, self.n_bits)
 
     def _behind_canary(self, version: int | None) -> bool:
