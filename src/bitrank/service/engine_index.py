@@ -20,6 +20,7 @@ class EngineIndex:
 
     Examples
     --------
+    >>> import numpy as np
     >>> import bitrank
     >>> engine = bitrank.connect("duckdb://")
     >>> engine.create(n_bits=8)
