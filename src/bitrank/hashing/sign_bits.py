@@ -11,7 +11,7 @@ from bitrank.hashing.hasher import Floats, Hasher
 from bitrank.vocabulary import Codes
 
 # Codes of embeddings that were not centred set bits of positive means more often, and those of negative means less.
-# benchmarks/retrieval/centring.py: this correlation is at least 0.87 for 50 such codes, and at most 0.33 for centred ones.
+# benchmarks/retrieval/centring.py: this correlation is at least 0.87 for 50 such codes, at most 0.33 for centred ones.
 _UNCENTRED = 0.6
 _MIN_CODES = 50
 _MIN_BITS = 16
