@@ -18,9 +18,10 @@ from bitrank.service.settings import Settings
 
 
 @contextlib.contextmanager
-def serving(source, folder=None, *, url=None, **settings):
+def serving(source, folder=None, *, url=None, ranker=None, **settings):
     """Run a service on a thread, over a database in a folder or at a URL, and yield a client of it."""
-    service = Service(source, url or f"sqlite:///{folder / 'bitrank.db'}", Settings(**{"rate": 0, **settings}))
+    url = url or f"sqlite:///{folder / 'bitrank.db'}"
+    service = Service(source, url, Settings(**{"rate": 0, **settings}), ranker)
     bound = process.listen("127.0.0.1", 0)
     server = uvicorn.Server(process.server_config(service, graceful_s=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from serving import serving
 
-from bitrank import ITQ
+from bitrank import ITQ, QueryVectorRanker
 from bitrank.datasets import digits
 from bitrank.feedback import LoggedPage, Page, click_gate, learner
 from bitrank.index import Index
+from bitrank.ranking.weights import ranker_of_weights
 from bitrank.service import sources
+from bitrank.service.service import Service
+from bitrank.service.settings import Settings
+from bitrank.service.store.rankings import Ranking
 
 N = 2000
 # Some of these are like what was clicked.
@@ -261,3 +265,77 @@ def test_a_page_of_huge_values_in_the_log_ends_no_learning(collection, tmp_path)
             weights = client.get("/profiles/default/candidate").json()["weights"]
             assert np.isfinite(weights).all()
             assert np.ptp(weights) > 0
+
+
+def test_a_page_that_cannot_be_learned_from_is_set_aside_and_named(collection, tmp_path, monkeypatch, caplog):
+    learn = learner.ClickLearner.learn
+
+    def fail_at_third(self, page, *, number=None, version=None):
+        if number == 3:
+            raise RuntimeError("no such page")
+        learn(self, page, number=number, version=version)
+
+    monkeypatch.setattr(learner.ClickLearner, "learn", fail_at_third)
+    with serving(source(collection), tmp_path, random_state=2) as client:
+        User(client, collection[1], seed=2).answer(6)
+        assert client.service.learning.set_aside == {"default": {3}}
+        assert "page 3 of profile default cannot be learned from" in caplog.text
+        assert 'bitrank_pages_set_aside{profile="default"} 1.0' in client.get("/metrics").text
+        assert client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_failed_learning_is_reported_and_starts_again(collection, tmp_path, monkeypatch):
+    broken, update = [True], learner.ClickLearner.update
+
+    def update_or_fail(self):
+        if broken[0]:
+            raise MemoryError("no room")
+        update(self)
+
+    monkeypatch.setattr(learner.ClickLearner, "update", update_or_fail)
+    with serving(source(collection), tmp_path, random_state=2) as client:
+        page = client.post("/search", json={"item": 3}).json()
+        body = {"page_token": page["page_token"], "clicked": [page["results"][0]["id"]]}
+        assert client.post("/feedback", json=body).status_code == 201
+        end = time.monotonic() + 30
+        while "learning" not in client.get("/healthz").json() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert client.get("/healthz").json() == {"status": "ok", "learning": "failing"}
+        assert client.post("/search", json={"item": 3}).status_code == 200
+        broken[0] = False
+        wait_until_learned(client)
+        assert client.get("/healthz").json() == {"status": "ok"}
+        assert "bitrank_learning_failures 0.0" not in client.get("/metrics").text
+
+
+def test_a_ranker_learned_offline_is_the_first_version(collection, tmp_path):
+    codes, labels = collection
+    ranker = QueryVectorRanker(n_steps=20, n_hidden=16, random_state=0).fit(codes, labels)
+    for _ in range(2):  # also after a restart: the same file is the same version
+        with serving(source(collection), tmp_path, ranker=ranker) as client:
+            listed = versions(client)
+            assert [(entry["origin"], entry["kind"]) for entry in listed["versions"]] == [
+                ("ranker", "QueryVectorRanker")
+            ]
+            results = client.post("/search", json={"item": 3, "explore": 0, "k": 10}).json()["results"]
+            queries = ranker.queries_for(codes[[3]], collection=codes)
+            ids = Index(codes).search(queries, k=11).ids[0]
+            expected = [item for item in ids.tolist() if item != 3][:10]
+            assert [result["id"] for result in results] == expected
+    url = f"sqlite:///{tmp_path / 'other.db'}"
+    with pytest.raises(ValueError, match="the ranker must rank codes of 32 bits, got 16"):
+        Service(source(collection), url, Settings(), ranker_of_weights(np.ones(16)))
+
+
+def test_an_alarm_undoes_a_version_that_clicks_made(collection, tmp_path):
+    with serving(source(collection), tmp_path) as client:
+        store = client.service.store
+        bad = Ranking((np.arange(32) == 5).astype(np.float32))
+        figures = {"alarm": False}
+        number = store.gate.record("default", 1, figures, 1, bad)
+        assert versions(client)["active"] == number
+        assert store.gate.record("default", 2, figures, number, None, undo=True) is None
+        listed = versions(client)
+        assert listed["active"] == 1
+        assert listed["activations"][-1]["reason"] == "alarm"
+        assert store.profiles.last_choice("default").reason == "start"

@@ -81,9 +81,9 @@ def create_app(service: Service) -> Application:
 def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/healthz", tags=["operations"], responses={503: PROBLEMS[503]})
     def healthy() -> dict[str, str]:
-        """Say whether the service can read its database."""
+        """Say whether the service can read its database, and whether learning fails."""
         service.store.profiles.n_pages()
-        return {"status": "ok"}
+        return {"status": "ok"} | ({"learning": "failing"} if service.learning.failing else {})
 
     @app.get("/metrics", tags=["operations"], response_class=PlainTextResponse)
     def show_metrics() -> Response:
@@ -119,6 +119,14 @@ def _gauges(service: Service) -> Iterator[Gauge]:
     yield "active_version", "Number of the active version", ["profile"], versions
     alarms = [([name], float(service.learning.alarms.get(name, False))) for name in n_pages]
     yield "drift_alarm", "1 where the active version ranks recent clicks worse than Hamming", ["profile"], alarms
+    aside = [([name], float(len(service.learning.set_aside.get(name, ())))) for name in n_pages]
+    yield "pages_set_aside", "Answered pages that could not be learned from; the log names them", ["profile"], aside
+    yield (
+        "learning_failures",
+        "Failures of learning, after each of which it restarted",
+        [],
+        [([], float(service.learning.n_failures))],
+    )
     behind = [([name], service.learning.behind(name, n)) for name, n in n_pages.items()]
     yield "pages_to_learn", "Answered pages in the log that are not yet learned from", ["profile"], behind
 

@@ -53,7 +53,14 @@ class Learning:
         self._secret = hmac.digest(store.secret, b"held-out pages", "sha256")
         self._followers: dict[str, _Follower] = {}
         self.alarms = {name: store.gate.last_alarm(name) for name in store.profiles.n_pages()}
-        self.set_aside: dict[str, list[int]] = {}  # numbers of pages that could not be learned from, by profile
+        self.set_aside: dict[str, set[int]] = {}  # numbers of pages that could not be learned from, by profile
+        self.n_failures, self.failing = 0, False  # steps that failed, and whether the last one did
+
+    def restart(self) -> None:
+        """Forget the learners after a failure: they start again from the log, without the pages set aside."""
+        self._followers.clear()
+        self.n_failures += 1
+        self.failing = True
 
     def candidate(self, profile: str) -> Ranking | None:
         """Return the candidate of a profile; None before the first decision."""
@@ -75,6 +82,7 @@ class Learning:
         for profile, n_pages in self._store.profiles.n_pages().items():
             if profile in active and n_pages:
                 more |= self._learn(profile, n_pages, active[profile])
+        self.failing = False
         return more
 
     def _learn(self, profile: str, n_pages: int, active: Version) -> bool:
@@ -87,11 +95,12 @@ class Learning:
         follower.learner.sample = self.sample
         for row in self._store.pages.after(profile, follower.position, BATCH):
             try:
-                if row.signed or self._settings.learn_imported:
+                learnable = row.number not in self.set_aside.get(profile, ())
+                if learnable and (row.signed or self._settings.learn_imported):
                     follower.learner.learn(read_page(row), number=row.number, version=row.version)
             except Exception:  # it stays in the log, and the pages after it are still learned
                 logger.exception("page %s of profile %s cannot be learned from", row.number, profile)
-                self.set_aside.setdefault(profile, []).append(int(row.number))
+                self.set_aside.setdefault(profile, set()).add(int(row.number))
             if follower.learner.due and row.number > follower.decided:
                 follower.position = row.number
                 self._decide(profile, follower, active)

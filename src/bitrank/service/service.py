@@ -141,7 +141,8 @@ class Service:
                 more = False  # `_follow` logs it
                 self._closed.wait(POLL_S)
             except Exception:  # a commit of unknown outcome, or a mistake: learning goes on from the log
-                logger.exception("learning failed, trying again")
+                logger.exception("learning failed, starting again from the log")
+                self.learning.restart()
                 more = False
                 self._closed.wait(POLL_S)
 
