@@ -39,7 +39,12 @@ def look_up(module, name):
 
 def test_every_page_is_in_a_table_of_contents():
     index = (DOCS / "index.md").read_text(encoding="utf-8")
-    entries = [line for table in re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL) for line in table.split()]
+    entries = [
+        line
+        for table in re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL)
+        for line in re.findall(r"^[^:\n]+$", table, re.MULTILINE)
+    ]
+    assert len(entries) == len(set(entries))
     for page in DOCS.rglob("*.md"):
         name = page.relative_to(DOCS).with_suffix("").as_posix()
         assert name == "index" or name in entries, f"{name} is not in the tables of docs/index.md"
