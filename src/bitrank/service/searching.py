@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,12 +20,13 @@ from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
 from bitrank.service.settings import Settings
 from bitrank.service.store.profiles import DEFAULT, HAMMING
 from bitrank.service.store.rankings import Ranking
-from bitrank.vocabulary import Ids, Queries, Weights
+from bitrank.vocabulary import Codes, Ids, Queries, Weights
 
 Distances = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 VersionChoice = int | Literal["candidate"] | None
 
+_N_SAMPLED = 4000  # Codes that tell the trust in a query.
 _FEW = 64  # Searches for at most this many results share a call of the index.
 
 
@@ -90,6 +91,7 @@ class Searcher:
     ) -> None:
         self._collection, self._signer, self._settings, self._ranking = collection, signer, settings, ranking
         self._random = np.random.default_rng(settings.random_state)
+        self._sampled: tuple[Any, Codes] = None, collection.sample.codes
 
     def plan(self, query: SearchQuery, request: PageRequest) -> Plan:
         """Look up what a search needs; a ValueError says what is wrong with it."""
@@ -117,10 +119,18 @@ class Searcher:
         """Turn a query into its code and its weights under a version."""
         if ranking.ranker is None:
             return _weighted(query, ranking.weights)
-        queries = ranking.ranker.queries_for(query.vector, collection=self._collection.sample.codes)
+        queries = ranking.ranker.queries_for(query.vector, collection=self._some_codes())
         if not np.isfinite(queries.weights).all():
             raise ValueError("the vector times the weights must be finite in float32, got infinity")
         return queries
+
+    def _some_codes(self) -> Codes:
+        """Codes of the collection that tell the trust in a query, the same until the sample changes."""
+        sample = self._collection.sample
+        if sample is not self._sampled[0]:
+            step = max(1, len(sample.codes) // _N_SAMPLED)
+            self._sampled = sample, np.ascontiguousarray(sample.codes[::step])
+        return self._sampled[1]
 
     def run(self, plans: list[Plan]) -> list[bytes]:
         """Search for one page per plan; returns their JSON."""

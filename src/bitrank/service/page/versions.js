@@ -3,7 +3,7 @@
 import { aside, make } from "./dom.js";
 
 const HEADS = ["Version", "Made", "From", "Pages", "Held-out", "Hamming", "State"];
-const ORIGINS = { uniform: "equal weights", index: "the index", given: "weights from the API" };
+const ORIGINS = { uniform: "equal weights", index: "the index", ranker: "a saved ranker", given: "weights from the API" };
 const number = (value) => (typeof value === "number" ? value.toFixed(3) : "–");
 
 export function versionsTable(place, versions, { activate, show }) {
