@@ -196,10 +196,8 @@ def rivals(report: Report, data: NFCorpus, seeds: range) -> None:
     }
     codes, queries = bits(data.codes, data.values.shape[1]), bits(data.query_codes, data.values.shape[1])
     floats = data.values / np.linalg.norm(data.values, axis=1, keepdims=True)
-    centered = data.documents - data.documents.mean(axis=0)
     cases: dict[str, tuple[str, list[Any], np.ndarray, np.ndarray]] = {
         "linear adapter, float queries, float documents": ("float", ADAPTERS, data.query_vectors, data.documents),
-        "linear adapter, float queries, centred float documents": ("float", ADAPTERS, floats, centered),
         "linear adapter, float queries, codes": ("float", ADAPTERS, floats, codes),
         "linear adapter, bare queries, codes": ("bare", ADAPTERS, queries, codes),
         "bilinear similarity, bare queries, codes": (
