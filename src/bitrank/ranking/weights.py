@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.checks import check_weights
 from bitrank.ranking.near import Floats, mean_one
-from bitrank.ranking.ranking_svm import RankingSVM
+
+if TYPE_CHECKING:
+    from bitrank.ranking.ranking_svm import RankingSVM
 
 
 class WeightsSummary(NamedTuple):
@@ -100,6 +102,8 @@ def ranker_of_weights(weights: npt.ArrayLike) -> RankingSVM:
     array([[2., 1.]], dtype=float32)
     """
     vector = check_weights(_one_vector(weights))
+    from bitrank.ranking.ranking_svm import RankingSVM  # slow to import
+
     ranker = RankingSVM(n_bits=len(vector))
     ranker.weights_, ranker.n_bits_ = vector, len(vector)
     ranker.blend_, ranker.report_, ranker.params_ = 1.0, [], {}
