@@ -12,7 +12,7 @@ from bitrank.feedback import learner as learner_module
 from bitrank.feedback.click_gate import MIN_PAGES, decide, evidence_from, win_rates
 from bitrank.feedback.client_statistics import Agreements, agreement, mean_over_clients
 from bitrank.feedback.exploration import draw_far
-from bitrank.feedback.learner import CANARY
+from bitrank.feedback.pages import CANARY
 from bitrank.feedback.poisoning import ATTACKS
 from bitrank.feedback.simulation import SimulatedUsers
 from bitrank.feedback.walks import ClickLog

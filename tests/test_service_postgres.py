@@ -315,6 +315,7 @@ def test_a_database_of_the_first_format_is_migrated(base):
     with psycopg.connect(base, autocommit=True) as connection:
         connection.execute("DROP TABLE bitrank.blobs, bitrank.requests")
         connection.execute("ALTER TABLE bitrank.pages DROP COLUMN signed, DROP COLUMN client")
+        connection.execute("ALTER TABLE bitrank.versions DROP COLUMN ranker")
         connection.execute("ALTER TABLE bitrank.pages RENAME TO clicks")
         for table in ("profiles", "versions", "activations", "quality"):
             connection.execute(f"ALTER TABLE bitrank.{table} RENAME COLUMN n_pages TO n_clicks")

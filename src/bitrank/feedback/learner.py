@@ -20,7 +20,7 @@ from bitrank.checks import check_codes
 from bitrank.feedback.click_gate import Decision, PageEvidence, chance_z, decide, evidence_from, win_rates
 from bitrank.feedback.click_vectors import ranker_of_clicks, train_vectors
 from bitrank.feedback.client_statistics import Agreements, Estimate, agreement, mean_over_clients, page_weights
-from bitrank.feedback.pages import Floats, Page
+from bitrank.feedback.pages import CANARY, Floats, Page
 from bitrank.feedback.propensities import check_propensities, propensities_from_counts
 from bitrank.feedback.walks import ClickLog
 from bitrank.ranking.plain import UniformRanker
@@ -37,7 +37,6 @@ _N_STEPS, _FEW_STEPS = 300, 5
 _MIN_BLEND, _MAX_BLEND, _BLEND_SLOPE, _MANY_PAGES = 0.25, 0.75, 6.0, 1000
 _N_PLACES = 100  # places per page with a propensity of their own; those beyond share the last
 _TOP = 10  # best results whose clicks compare versions with the canary
-CANARY = 0  # the version of pages that were ranked by Hamming distance
 
 
 class _Result(NamedTuple):

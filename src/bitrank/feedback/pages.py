@@ -14,6 +14,7 @@ from bitrank.vocabulary import Codes, Weights, n_bytes
 MAX_REAL = 1e15  # Magnitude of a query's values: sums of them, times weights, stay within float32.
 
 Floats = npt.NDArray[np.float64]
+CANARY = 0  # the version of pages that were ranked by Hamming distance
 Reals = npt.NDArray[np.float32]
 QueryArray = npt.NDArray[Any]  # packed codes (uint8) or reals (float32)
 

@@ -342,7 +342,7 @@ class GatedRanker(Ranker):
         self._choose_then_learn(learner, choose, evidence.n_bits)
 
     def _choose_then_learn(self, learner: Learner, choose: Callable[[], Choice], n_bits: int) -> None:
-        """Choose on held-out data, then learn again from all; set attributes only after both succeeded."""
+        """Choose on held-out data, then learn again from all."""
         fixed = self._fixed_choice()
         choice = choose() if fixed is None else Choice(fixed, 1.0, [])
         learned = learner.learn(choice)

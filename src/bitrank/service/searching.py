@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bitrank import feedback
 from bitrank.codes import split_vectors
 from bitrank.feedback.exploration import draw_by_rank, place_at_random
-from bitrank.feedback.learner import CANARY
+from bitrank.feedback.pages import CANARY
 from bitrank.service.collection import Collection, SearchQuery, is_in, tie_ranks
 from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
 from bitrank.service.settings import Settings

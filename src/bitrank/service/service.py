@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,7 +18,6 @@ from bitrank import feedback
 from bitrank.checks import n_threads
 from bitrank.feedback.logged_pages import check_clicked
 from bitrank.index import Index
-from bitrank.ranking.ranker import Ranker
 from bitrank.service.batching import Batches
 from bitrank.service.clients import Clients
 from bitrank.service.collection import Collection, SearchQuery
@@ -30,6 +30,9 @@ from bitrank.service.store import Store
 from bitrank.service.store.profiles import DEFAULT, HAMMING, Version
 from bitrank.service.store.rankings import Ranking, ranking_of
 from bitrank.vocabulary import Weights
+
+if TYPE_CHECKING:
+    from bitrank.ranking.ranker import Ranker
 
 POLL_S = 0.5  # Changes by other processes are seen after this long at the latest.
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 
-from bitrank.ranking.ranker import Ranker
 from bitrank.service.store.database import Database, last_change, next_change
 from bitrank.service.store.rankings import Ranking, from_bytes, to_bytes
 from bitrank.service.store.tables import activations, profiles, versions
 from bitrank.vocabulary import Weights
+
+if TYPE_CHECKING:
+    from bitrank.ranking.ranker import Ranker
 
 HAMMING = "hamming"  # read-only: uniform weights, for comparison
 DEFAULT = "default"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bitrank.ranking import load_ranker
-from bitrank.ranking.ranker import Ranker
 from bitrank.ranking.weights import ranker_of_weights
 from bitrank.vocabulary import Codes, Weights
+
+if TYPE_CHECKING:
+    from bitrank.ranking.ranker import Ranker
 
 
 class Ranking(NamedTuple):
