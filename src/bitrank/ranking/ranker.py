@@ -60,8 +60,7 @@ class Ranker(BaseEstimator, ABC):
 
     Examples
     --------
-    >>> from bitrank import AsymmetricRanker
-    >>> ranker = AsymmetricRanker().fit(np.uint8([[160], [96]]))
+    >>> ranker = ranker_class("AsymmetricRanker")().fit(np.uint8([[160], [96]]))
     >>> isinstance(ranker, Ranker), ranker.queries_for(np.ones((1, 8))).codes
     (True, array([[255]], dtype=uint8))
     """

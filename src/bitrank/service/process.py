@@ -183,8 +183,8 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, make: Make, 
         print(f"bitrank serve: {error}", file=sys.stderr)
         return 1
     threading.Thread(target=stop_with_parent, name="bitrank-parent", daemon=True).start()
+    os.write(ready_write, b"1")  # before anybody is told: whoever knows the address may end this process at once
     ready(service)
-    os.write(ready_write, b"1")
     # What is loaded now stays for ever: the collector of garbage need not look through it again and again.
     gc.collect()
     gc.freeze()
