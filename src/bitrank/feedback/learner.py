@@ -19,7 +19,14 @@ from sklearn.utils import check_random_state
 from bitrank.checks import check_codes
 from bitrank.feedback.click_gate import Decision, PageEvidence, chance_z, decide, evidence_from, win_rates
 from bitrank.feedback.click_vectors import ranker_of_clicks, train_vectors
-from bitrank.feedback.client_statistics import Agreements, Estimate, agreement, mean_over_clients, page_weights
+from bitrank.feedback.client_statistics import (
+    FEW_CLIENTS,
+    Agreements,
+    Estimate,
+    agreement,
+    mean_over_clients,
+    page_weights,
+)
 from bitrank.feedback.pages import CANARY, Floats, Page
 from bitrank.feedback.propensities import check_propensities, propensities_from_counts
 from bitrank.feedback.walks import ClickLog
@@ -221,14 +228,13 @@ class ClickLearner:
 
     def _behind_canary(self, version: int | None) -> bool:
         """Whether pages of a version got fewer clicks on their best results than pages ranked by Hamming."""
-        kept = [result for result in self._results if result.client not in self.dropped]
-        active, canary = (
-            mean_over_clients(
-                np.array([result.clicked for result in kept if result.version == which]),
-                [result.client for result in kept if result.version == which],
-            )
-            for which in (version, CANARY)
-        )
-        if version in (None, CANARY) or not np.isfinite(active.error + canary.error):
+        shares: dict[str, dict[int | None, list[float]]] = {}
+        for client, which, clicked in self._results:
+            if client not in self.dropped and np.isfinite(clicked):
+                shares.setdefault(client, {}).setdefault(which, []).append(clicked)
+        # Paired by client: some click more than others, whatever they see.
+        both = [by_version for by_version in shares.values() if version in by_version and CANARY in by_version]
+        if version in (None, CANARY) or len(both) < FEW_CLIENTS:
             return False
-        return canary.mean - active.mean > chance_z(self.n_looks) * float(np.hypot(active.error, canary.error))
+        gains = np.array([np.mean(by_version[CANARY]) - np.mean(by_version[version]) for by_version in both])
+        return mean_over_clients(gains, [str(number) for number in range(len(gains))]).low(chance_z(self.n_looks)) > 0

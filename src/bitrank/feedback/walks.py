@@ -17,8 +17,9 @@ from bitrank.feedback.pages import Floats, Page
 from bitrank.vocabulary import Codes, Rows
 
 N_HOPS = 4  # pages that a walk visits after its first
-# Clicked items of one page that walks may visit, drawn at random: a page of a thousand clicks says no more than others.
-_MOST_CLICKED = 20
+# Clicks below this place do not count, and of the others at most so many, drawn at random: a page of a thousand results
+# and clicks says no more than others.
+_LAST_PLACE, _MOST_CLICKED = 50, 20
 
 
 class _Node(NamedTuple):
@@ -54,7 +55,7 @@ class ClickLog:
         A click counts by the inverse of the propensity of its place, so that a click far down counts as much as one
         at the top.
         """
-        clicked = np.flatnonzero(page.clicked)
+        clicked = np.flatnonzero(page.clicked[:_LAST_PLACE])
         if len(clicked) == 0:
             return False
         if len(clicked) > _MOST_CLICKED:
