@@ -44,10 +44,4 @@ def pytest_runtest_setup():
         raise
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call():
-    try:
-        return (yield)
-    except ModuleNotFoundError as error:
-        skip_if_missing(error)
-        raise
+pytest_runtest_call = pytest_runtest_setup

@@ -37,7 +37,11 @@ def read(monkeypatch, tmp_path, line=(), environment=None, toml=None):
 
 
 TOML = 'port = 1\ntoken-file = "a"\nclients = "session"\nproxy = ["10.0.0.0/8"]\nlearn_imported = true\n'
-ENVIRONMENT = {"BITRANK_PORT": "2", "BITRANK_PROXY": "10.0.0.1, 10.0.0.2", "BITRANK_LEARN_IMPORTED": "false"}
+ENVIRONMENT = {
+    "BITRANK_SERVE_PORT": "2",
+    "BITRANK_SERVE_PROXY": "10.0.0.1, 10.0.0.2",
+    "BITRANK_SERVE_LEARN_IMPORTED": "false",
+}
 
 
 def test_the_command_line_comes_before_the_environment_and_that_before_the_file(monkeypatch, tmp_path):
@@ -71,8 +75,12 @@ def test_the_command_line_comes_before_the_environment_and_that_before_the_file(
         ({}, 'proxy = "10.0.0.1"', "must be a list"),
         ({}, "learn-imported = 1", "must be true or false, got 1"),
         ({}, 'clients = "cookie"', "must be one of address, session, got 'cookie'"),
-        ({"BITRANK_PORT": "x"}, None, "BITRANK_PORT must be a value of --port, got 'x'"),
-        ({"BITRANK_LEARN_IMPORTED": "maybe"}, None, "BITRANK_LEARN_IMPORTED must be true or false, got 'maybe'"),
+        ({"BITRANK_SERVE_PORT": "x"}, None, "BITRANK_SERVE_PORT must be a value of --port, got 'x'"),
+        (
+            {"BITRANK_SERVE_LEARN_IMPORTED": "maybe"},
+            None,
+            "LEARN_IMPORTED must be true or false, got 'maybe'",
+        ),
     ],
 )
 def test_mistakes_are_named(monkeypatch, tmp_path, environment, toml, message):
@@ -87,7 +95,7 @@ def test_the_reference_table_lists_every_option_with_its_default():
     rows = dict(re.findall(r"^\| `(--[a-z-]+)[^`]*` \| `([A-Z_]+)` \|", text, re.M))
     assert set(rows) == options
     for option, variable in rows.items():
-        assert variable == f"BITRANK_{option[2:].replace('-', '_').upper()}"
+        assert variable == f"BITRANK_SERVE_{option[2:].replace('-', '_').upper()}"
     for name, value in DEFAULTS.items():
         option = "--" + name.replace("_", "-")
         (line,) = [line for line in text.splitlines() if line.startswith(f"| `{option}") and "BITRANK_" in line]

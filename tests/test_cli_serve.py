@@ -54,7 +54,8 @@ def test_the_environment_names_a_token(monkeypatch):
 
 def test_the_digits_are_served_with_a_token(tmp_path):
     (tmp_path / "token").write_text(TOKEN + "\n")
-    home = {"XDG_DATA_HOME": str(tmp_path / "home")}
+    # The folder of data sets, which an environment may name as well, is not that of the service.
+    home = {"XDG_DATA_HOME": str(tmp_path / "home"), "BITRANK_DATA": str(tmp_path / "sets")}
     # A loopback address too, but not one of those that need no token.
     with Command("--host", "127.0.0.2", "--token-file", tmp_path / "token", environment=home) as command:
         address = command.address

@@ -43,7 +43,7 @@ def test_the_containerfile_copies_what_exists_and_names_real_options():
     assert not copied & set(ignored)
     commands = next(action for action in make_parser()._actions if isinstance(action, argparse._SubParsersAction))
     options = {action.dest for action in commands.choices["serve"]._actions}
-    for variable in re.findall(r"BITRANK_([A-Z_]+)=", text):
+    for variable in re.findall(r"BITRANK_SERVE_([A-Z_]+)=", text):
         assert variable.lower() in options
     project = (ROOT / "pyproject.toml").read_text()
     for extra in re.search(r"\.\[([a-z,]+)\]", text)[1].split(","):

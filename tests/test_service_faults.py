@@ -1,5 +1,6 @@
 """Faults: workers killed at any moment, a full disk, a locked database, a lost parent."""
 
+import contextlib
 import itertools
 import os
 import resource
@@ -65,6 +66,21 @@ class Writer(threading.Thread):
                 return response.json()
 
 
+@contextlib.contextmanager
+def writing(address):
+    """Keep three writers busy; on leaving, let each finish what it sends."""
+    stopping = threading.Event()
+    writers = [Writer(address, str(number), stopping) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    try:
+        yield writers
+    finally:
+        stopping.set()
+        for writer in writers:
+            writer.join()
+
+
 def logged(folder):
     """Read from the file the keys of all pages, the items, the count of the profile, and the numbers of the pages."""
     with sqlite3.connect(folder / "bitrank.db") as connection:
@@ -80,13 +96,9 @@ def logged(folder):
 @pytest.mark.parametrize("n_kills", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_kills):
     rng = np.random.default_rng(0)
-    stopping = threading.Event()
     with Command("--index", index, "--data", tmp_path, "--rate", "0") as command:
-        writers = [Writer(command.address, str(number), stopping) for number in range(3)]
-        for writer in writers:
-            writer.start()
         killed = set()
-        try:
+        with writing(command.address) as writers:
             while len(killed) < n_kills:
                 command.wait_until_healthy()
                 time.sleep(rng.uniform(0, 0.3))
@@ -95,10 +107,6 @@ def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_k
                     os.kill(worker, signal.SIGKILL)
                     killed.add(worker)
             command.wait_until_healthy()
-        finally:
-            stopping.set()
-            for writer in writers:
-                writer.join()
         status, errors = command.stop()
     assert status == 0
     assert errors.count("the worker died of SIGKILL, starting it again") == n_kills
@@ -123,27 +131,19 @@ def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_k
 
 
 def test_several_workers_share_a_socket_and_a_database_and_one_killed_comes_back(index, tmp_path):
-    stopping = threading.Event()
     with Command("--index", index, "--data", tmp_path, "--rate", "0", "--workers", "2") as command:
         end = time.monotonic() + 60
         while len(command.workers()) < 2 and time.monotonic() < end:
             time.sleep(0.05)
         first = command.workers()
         assert len(first) == 2
-        writers = [Writer(command.address, str(number), stopping) for number in range(3)]
-        for writer in writers:
-            writer.start()
-        try:
+        with writing(command.address) as writers:
             time.sleep(0.3)
             os.kill(first[0], signal.SIGKILL)
             while (len(command.workers()) < 2 or first[0] in command.workers()) and time.monotonic() < end:
                 time.sleep(0.05)
             assert len(command.workers()) == 2
             command.wait_until_healthy()
-        finally:
-            stopping.set()
-            for writer in writers:
-                writer.join()
         status, errors = command.stop()
     assert status == 0
     assert errors.count("the worker died of SIGKILL, starting it again") == 1

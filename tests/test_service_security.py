@@ -175,6 +175,9 @@ def test_the_access_log_has_a_line_of_json_per_request(tmp_path):
         headers = {"authorization": f"Bearer {TOKEN}"}
         answer = client.post("/search", json={"item": 1}, headers=headers)
         client.post("/search", json={"item": 10**6}, headers=headers)
+        end = time.monotonic() + 30
+        while path.read_text().count("\n") < 2 and time.monotonic() < end:  # written after the answer
+            time.sleep(0.01)
         path.rename(tmp_path / "rotated.jsonl")
         client.get("/items/3?secret=1", headers=headers)
         client.get("/no/such")

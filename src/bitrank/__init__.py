@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bitrank.lazy import attach
+from bitrank.lazy import attach_packages
 
 if TYPE_CHECKING:
     from bitrank.engines import connect
@@ -66,37 +66,4 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__ = attach(
-    __name__,
-    {
-        "engines": ("connect",),
-        "hashing": (
-            "ITQ",
-            "LSH",
-            "BinaryReconstructiveEmbeddings",
-            "IsotropicHashing",
-            "KernelSupervisedHashing",
-            "MinimalLossHashing",
-            "MultidimensionalSpectralHashing",
-            "OnlineKernelHashing",
-            "RankingSupervisedHashing",
-            "SignBits",
-            "SpectralHashing",
-        ),
-        "index": ("Index", "IndexFormatError"),
-        "ranking": (
-            "AgreementRanker",
-            "AsymmetricRanker",
-            "MDSHRanker",
-            "OnlineRankingSVM",
-            "QaRank",
-            "QueryAdaptiveRanker",
-            "QueryVectorRanker",
-            "Ranker",
-            "RankingSVM",
-            "UniformRanker",
-            "WhRank",
-            "load_ranker",
-        ),
-    },
-)
+__getattr__, __dir__ = attach_packages(__name__, __all__, ("index", "hashing", "ranking", "engines"))

@@ -26,6 +26,42 @@ def attach(package: str, homes: dict[str, tuple[str, ...]]) -> tuple[Callable[[s
     return get, lambda: sorted(home_of)
 
 
+def attach_packages(
+    package: str, names: list[str], homes: tuple[str, ...]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package whose names are those of packages in it: the first that lists a name.
+
+    Examples
+    --------
+    >>> get, names = attach_packages("bitrank", ["ITQ"], ("ranking", "hashing"))
+    >>> names(), get("ITQ").__module__
+    (['ITQ'], 'bitrank.hashing.itq')
+    """
+
+    def get(name: str) -> Any:
+        if name in names:
+            for home in homes:
+                module = import_module(f"{package}.{home}")
+                if name in module.__all__:
+                    return getattr(module, name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return get, lambda: sorted(names)
+
+
+def class_by_name(kind: str, name: str, package: str, modules: dict[str, str]) -> Any:
+    """Import the class that a registry of class names and their modules lists.
+
+    Examples
+    --------
+    >>> class_by_name("hasher", "ITQ", "bitrank.hashing", {"ITQ": "itq"}).__name__
+    'ITQ'
+    """
+    if name not in modules:
+        raise ValueError(f"a {kind} must be one of {', '.join(modules)}, got {name!r}")
+    return getattr(import_module(f"{package}.{modules[name]}"), name)
+
+
 def import_extra(module: str, extra: str) -> Any:
     """Import a module that an extra installs, or raise an error that says how to install it."""
     try:

@@ -15,7 +15,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 def complete(
     arguments: argparse.Namespace, options: list[argparse.Action], defaults: Mapping[str, Any], config: Path | None
 ) -> argparse.Namespace:
-    """Fill options that the command line left open: from BITRANK_NAME, from a TOML file, or with the default.
+    """Fill options that the command line left open: from BITRANK_SERVE_NAME, from a TOML file, or with the default.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def complete(
     for option in options:
         if getattr(arguments, option.dest) not in (None, []):
             continue
-        variable = f"BITRANK_{option.dest.upper()}"
+        variable = f"BITRANK_SERVE_{option.dest.upper()}"  # BITRANK_DATA is the folder of data sets
         if variable in os.environ:
             value = _from_text(option, os.environ[variable], variable)
         elif option.dest in table:

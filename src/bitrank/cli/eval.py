@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bitrank.cli.judgements import PAIRS, QRELS, add_ids, read, read_pairs
+from bitrank.cli.judgements import add_ids, add_judged, read, read_pairs
 from bitrank.cli.output import add_json
 from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.files import read_array
@@ -23,12 +23,7 @@ def add_parser(commands: Any) -> None:
         "and VOC-11, in expectation over ties.",
         epilog=TOKEN_NOTE,
     )
-    command.add_argument("--codes", type=Path, required=True, help=".npy of packed codes")
-    command.add_argument("--n-bits", type=int, help="bits per code (default: those of real queries, or eight per byte)")
-    judgements = command.add_mutually_exclusive_group(required=True)
-    judgements.add_argument("--labels", type=Path, help="one class per code: .npy, .csv or .json")
-    judgements.add_argument("--pairs", type=Path, help=PAIRS)
-    judgements.add_argument("--qrels", type=Path, help=QRELS)
+    add_judged(command)
     command.add_argument(
         "--ranker", type=Path, action="append", default=[], help="ranker that `fit` wrote; may be repeated"
     )

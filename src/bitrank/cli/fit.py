@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitrank.cli.feedback import LOGS
-from bitrank.cli.judgements import PAIRS, QRELS, add_ids, read, read_pairs
+from bitrank.cli.judgements import add_ids, add_judged, read, read_pairs
 from bitrank.cli.output import add_json, print_facts
 from bitrank.files import KINDS, check_output, read_array
 from bitrank.ranking.registry import RANKERS
@@ -31,12 +31,7 @@ def add_parser(commands: Any) -> None:
     command.add_argument(
         "--ranker", choices=tuple(RANKERS), default="RankingSVM", help="what to learn (default: %(default)s)"
     )
-    command.add_argument("--codes", type=Path, required=True, help=".npy of packed codes")
-    command.add_argument("--n-bits", type=int, help="bits per code (default: those of real queries, or eight per byte)")
-    evidence = command.add_mutually_exclusive_group(required=True)
-    evidence.add_argument("--labels", type=Path, help="one class per code: .npy, .csv or .json")
-    evidence.add_argument("--pairs", type=Path, help=PAIRS)
-    evidence.add_argument("--qrels", type=Path, help=QRELS)
+    evidence = add_judged(command)
     evidence.add_argument(
         "--triplets",
         type=Path,

@@ -13,8 +13,19 @@ from bitrank.files import read_array
 if TYPE_CHECKING:
     from bitrank.ranking.pairs import Qrels
 
-PAIRS = "judged pairs: rows of (query, item) or (query, item, grade) row numbers, or a scipy sparse matrix (.npz)"
-QRELS = "judged pairs as a qrels file: `query 0 item grade` or `query item grade`"
+_PAIRS = "judged pairs: rows of (query, item) or (query, item, grade) row numbers, or a scipy sparse matrix (.npz)"
+_QRELS = "judged pairs as a qrels file: `query 0 item grade` or `query item grade`"
+
+
+def add_judged(command: argparse.ArgumentParser) -> Any:
+    """Add the codes and what is known of them; returns the group, of which one argument must be there."""
+    command.add_argument("--codes", type=Path, required=True, help=".npy of packed codes")
+    command.add_argument("--n-bits", type=int, help="bits per code (default: those of real queries, or eight per byte)")
+    judgements = command.add_mutually_exclusive_group(required=True)
+    judgements.add_argument("--labels", type=Path, help="one class per code: .npy, .csv or .json")
+    judgements.add_argument("--pairs", type=Path, help=_PAIRS)
+    judgements.add_argument("--qrels", type=Path, help=_QRELS)
+    return judgements
 
 
 def add_ids(command: argparse.ArgumentParser) -> None:

@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
     def add(*names: str, **details: Any) -> None:
         options.append(serve.add_argument(*names, **details))
 
-    serve.add_argument("--config", type=Path, help="TOML file with these options (default: BITRANK_CONFIG)")
+    serve.add_argument("--config", type=Path, help="TOML file with these options (default: BITRANK_SERVE_CONFIG)")
     add("--index", type=Path, help="folder of an index, from `bitrank index build`")
     add("--engine", metavar="URL", help="postgresql://…, clickhouse://…, …: serve codes that stay in an engine")
     add("--table", help="table or collection of the engine (default: codes)")
@@ -115,7 +115,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _complete(arguments: argparse.Namespace, options: list[argparse.Action]) -> argparse.Namespace:
-    config = arguments.config or os.environ.get("BITRANK_CONFIG")
+    config = arguments.config or os.environ.get("BITRANK_SERVE_CONFIG")
     return complete(arguments, options, DEFAULTS, None if config is None else Path(config))
 
 

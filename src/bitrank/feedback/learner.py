@@ -17,6 +17,7 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from bitrank.checks import check_codes
+from bitrank.feedback import click_gate
 from bitrank.feedback.click_gate import Decision, PageEvidence, chance_z, decide, evidence_from, win_rates
 from bitrank.feedback.click_vectors import ranker_of_clicks, train_vectors
 from bitrank.feedback.client_statistics import (
@@ -109,6 +110,9 @@ class ClickLearner:
         self._n_pages_of: Counter[str] = Counter()
         self._agreements = Agreements()
         self._held_out: deque[PageEvidence] = deque(maxlen=_MAX_EVIDENCE)
+        self._newest: deque[tuple[int | None, PageEvidence]] = deque(
+            maxlen=_MAX_EVIDENCE
+        )  # with the version that ranked
         self._hamming_rates: deque[tuple[str, float]] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
         self._results: deque[_Result] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
         self._shown, self._clicks = np.zeros(_N_PLACES), np.zeros(_N_PLACES)
@@ -190,6 +194,7 @@ class ClickLearner:
         evidence = evidence_from(page, client, self._sample, self._random)
         if evidence is not None:
             self._hamming_rates.append((client, float(win_rates([evidence], None, self._sample)[0, 0])))
+            self._newest.append((version, evidence))
         if self._is_held_out(number):
             if evidence is not None:
                 self._held_out.append(evidence)
@@ -204,14 +209,16 @@ class ClickLearner:
         """Learn, then judge the candidate, the active ranker (None: plain Hamming) and Hamming on held-out pages.
 
         Every call counts as a look at the data, and each look demands stronger evidence: call it when it is `due`.
-        The alarm also compares the clicks on pages that `version` ranked with those on canary pages.
+        The alarm also reads all pages that `version` ranked, none of which it can have learned from, and compares the
+        clicks on them with those on canary pages.
         """
         self.n_looks += 1
         self._n_new = 0
         self.update()
         held_out = [page for page in self._held_out if page.client not in self.dropped]
         decision = decide(held_out, self.hamming_gain, self.candidate, active, self._sample, self.n_looks)
-        return decision._replace(alarm=decision.alarm or self._behind_canary(version))
+        behind = self._behind_hamming(active, version) or self._behind_canary(version)
+        return decision._replace(alarm=decision.alarm or behind)
 
     def update(self) -> None:
         """Leave out clients who click against the rest, and learn the candidate from the others' pages."""
@@ -225,6 +232,14 @@ class ClickLearner:
         random = np.random.default_rng([self._seed, self.n_pages])
         network = train_vectors(walks, self._sample, self.n_bits, n_steps=n_steps, random=random)
         self.candidate = ranker_of_clicks(network, self.blend, walks, self._sample, self.n_bits)
+
+    def _behind_hamming(self, active: Ranker | None, version: int | None) -> bool:
+        """Whether explored clicks on the pages of a version lie farther by its distances than by Hamming's."""
+        pages = [page for which, page in self._newest if which == version and page.client not in self.dropped]
+        if active is None or version in (None, CANARY) or len(pages) < click_gate.MIN_PAGES:
+            return False
+        hamming, ranked = (win_rates(pages, ranker, self._sample)[:, 0] for ranker in (None, active))
+        return mean_over_clients(hamming - ranked, [page.client for page in pages]).low(chance_z(self.n_looks)) > 0
 
     def _behind_canary(self, version: int | None) -> bool:
         """Whether pages of a version got fewer clicks on their best results than pages ranked by Hamming."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ N_ANCHORS = 50  # training rows that a hash function combines
 TOLERANCE = 1e-4  # relative decrease of the objective below which a sweep is the last
 
 
+@dataclass(eq=False, repr=False)
 class BinaryReconstructiveEmbeddings(Hasher):
     """Binary reconstructive embeddings (BRE).
 
@@ -39,13 +41,6 @@ class BinaryReconstructiveEmbeddings(Hasher):
         Rows to learn from, drawn at random, or evenly over the classes.
     random_state : int, RandomState or None
 
-    Attributes
-    ----------
-    mean_ : float array of shape (n_features,)
-    components_ : float array of shape (n_features, n_bits)
-        The combined rows.
-    n_bits_ : int
-
     References
     ----------
     B. Kulis and T. Darrell, Learning to hash with binary reconstructive embeddings, NIPS 2009.
@@ -60,20 +55,12 @@ class BinaryReconstructiveEmbeddings(Hasher):
     (200, 2)
     """
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        target: Literal["distances", "labels"] = "distances",
-        n_sweeps: int = 100,
-        n_rows: int = 2000,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.target = target
-        self.n_sweeps = n_sweeps
-        self.n_rows = n_rows
-        self.random_state = random_state
+    n_bits: int = 32
+    _: KW_ONLY
+    target: Literal["distances", "labels"] = "distances"
+    n_sweeps: int = 100
+    n_rows: int = 2000
+    random_state: Any = None
 
     def _check_params(self, n_features: int) -> int:
         check_count("n_sweeps", self.n_sweeps, 0)

@@ -26,6 +26,14 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
 
     A subclass learns its arrays in `_learn` and, where it is not linear, applies them in `_project`.
 
+    Attributes
+    ----------
+    n_bits_ : int
+    mean_ : float array of shape (n_features,)
+        Subtracted from vectors, in linear hashers.
+    components_ : float array of shape (n_features, n_bits)
+        One direction per bit, in linear hashers: vectors, less the mean, are multiplied with it.
+
     Examples
     --------
     >>> from bitrank.hashing import SignBits

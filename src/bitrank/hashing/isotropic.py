@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ TOLERANCE = 1e-4
 MAX_ITER = 1000
 
 
+@dataclass(eq=False, repr=False)
 class IsotropicHashing(Hasher):
     """Isotropic hashing by lift and projection.
 
@@ -25,13 +27,6 @@ class IsotropicHashing(Hasher):
         At most the number of features and of training vectors.
     random_state : int, RandomState or None
         Seed of the first rotation.
-
-    Attributes
-    ----------
-    mean_ : float array of shape (n_features,)
-    components_ : float array of shape (n_features, n_bits)
-        Orthonormal: the principal components, rotated.
-    n_bits_ : int
 
     References
     ----------
@@ -47,9 +42,9 @@ class IsotropicHashing(Hasher):
     True
     """
 
-    def __init__(self, n_bits: int = 32, *, random_state: Any = None) -> None:
-        self.n_bits = n_bits
-        self.random_state = random_state
+    n_bits: int = 32
+    _: KW_ONLY
+    random_state: Any = None
 
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         pca = fit_pca_of_bits(X, n_bits)

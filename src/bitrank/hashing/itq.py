@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from bitrank.hashing.hasher import Floats, Hasher
 from bitrank.hashing.pca import fit_pca_of_bits, random_rotation
 
 
+@dataclass(eq=False, repr=False)
 class ITQ(Hasher):
     """Iterative quantisation.
 
@@ -24,13 +26,6 @@ class ITQ(Hasher):
         Alternations of signs and rotation.
     random_state : int, RandomState or None
         Seed of the first rotation.
-
-    Attributes
-    ----------
-    mean_ : float array of shape (n_features,)
-    components_ : float array of shape (n_features, n_bits)
-        Orthonormal: the principal components, rotated.
-    n_bits_ : int
 
     References
     ----------
@@ -44,10 +39,10 @@ class ITQ(Hasher):
     (100, 1)
     """
 
-    def __init__(self, n_bits: int = 32, *, n_iter: int = 50, random_state: Any = None) -> None:
-        self.n_bits = n_bits
-        self.n_iter = n_iter
-        self.random_state = random_state
+    n_bits: int = 32
+    _: KW_ONLY
+    n_iter: int = 50
+    random_state: Any = None
 
     def _check_params(self, n_features: int) -> int:
         check_count("n_iter", self.n_iter, 0)

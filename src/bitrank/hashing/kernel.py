@@ -1,13 +1,15 @@
-"""`AnchorKernel`: Gaussian kernels of vectors with anchors, centred; what kernel hashers project instead of vectors."""
+"""Gaussian kernels of vectors with anchors, centred, and `KernelHasher`, which projects them instead of vectors."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.checks import check_count
 from bitrank.hashing.hasher import Floats, blocks
+from bitrank.hashing.supervised import SupervisedHasher
 
 # Rows from which the bandwidth and the means of the kernels are estimated.
 MOST_ROWS = 10_000
@@ -38,6 +40,31 @@ class AnchorKernel(NamedTuple):
     def learned(self) -> dict[str, Floats]:
         """The arrays under the names that a hasher gives them."""
         return dict(zip(SHAPES, self, strict=True))
+
+
+class KernelHasher(SupervisedHasher):
+    """A hasher whose bits are signs of combinations of kernels; a subclass learns the combinations, `components_`.
+
+    A subclass has the parameter `n_anchors` besides those of `SupervisedHasher`.
+    """
+
+    _learned: ClassVar[dict[str, str]] = {**SHAPES, "components_": "mk"}
+
+    n_anchors: int
+    anchors_: Floats
+    bandwidth_: Floats
+    kernel_mean_: Floats
+
+    @property
+    def _kernel(self) -> AnchorKernel:
+        return AnchorKernel(self.anchors_, self.bandwidth_, self.kernel_mean_)
+
+    def _check_params(self, n_features: int) -> int:
+        check_count("n_anchors", self.n_anchors, 1)
+        return super()._check_params(n_features)
+
+    def _project(self, rows: Floats) -> Floats:
+        return self._kernel(rows) @ self.components_
 
 
 def fit_kernel(X: npt.NDArray[Any], n_anchors: int, random: np.random.RandomState) -> AnchorKernel:

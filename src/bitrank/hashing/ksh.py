@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 import scipy.optimize
 
-from bitrank.checks import check_count
 from bitrank.hashing.hasher import Floats
-from bitrank.hashing.kernel import SHAPES, AnchorKernel, fit_kernel
-from bitrank.hashing.supervised import Rows, SupervisedHasher
+from bitrank.hashing.kernel import KernelHasher, fit_kernel
+from bitrank.hashing.supervised import Rows
 from bitrank.progress import progress
 
 # Share of the mean diagonal added to the diagonal of the Gram matrix, which may be singular.
@@ -20,7 +20,8 @@ RIDGE = 1e-8
 MAX_ITER = 25
 
 
-class KernelSupervisedHashing(SupervisedHasher):
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelSupervisedHashing(KernelHasher):
     """Supervised hashing with kernels (KSH).
 
     Bit k is the sign of Σ_j a_jk (κ(x, anchor_j) − mean of κ). Its coefficients maximise bᵀ S_k b over the bits b of
@@ -63,32 +64,13 @@ class KernelSupervisedHashing(SupervisedHasher):
     [True, True, True, True]
     """
 
-    _learned: ClassVar[dict[str, str]] = {**SHAPES, "components_": "mk"}
-
-    anchors_: Floats
-    bandwidth_: Floats
-    kernel_mean_: Floats
-
-    def __init__(
-        self, n_bits: int = 32, *, n_anchors: int = 1000, n_labelled: int = 5000, random_state: Any = None
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_anchors = n_anchors
-        self.n_labelled = n_labelled
-        self.random_state = random_state
-
-    def _check_params(self, n_features: int) -> int:
-        check_count("n_anchors", self.n_anchors, 1)
-        return super()._check_params(n_features)
+    n_anchors: int = 1000
 
     def _learn_labelled(
         self, X: npt.NDArray[Any], classes: Rows, rows: Rows, n_bits: int, random: np.random.RandomState
     ) -> dict[str, Floats]:
         kernel = fit_kernel(X, self.n_anchors, random)
         return {**kernel.learned(), "components_": learn_bits(kernel(X[rows]), classes[rows], n_bits)}
-
-    def _project(self, rows: Floats) -> Floats:
-        return AnchorKernel(self.anchors_, self.bandwidth_, self.kernel_mean_)(rows) @ self.components_
 
 
 class Residual(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils import check_random_state
 from bitrank.hashing.hasher import Floats, Hasher
 
 
+@dataclass(eq=False, repr=False)
 class LSH(Hasher):
     """Locality-sensitive hashing by random hyperplanes.
 
@@ -20,13 +22,6 @@ class LSH(Hasher):
         May exceed the number of features.
     random_state : int, RandomState or None
         Seed of the hyperplanes.
-
-    Attributes
-    ----------
-    mean_ : float array of shape (n_features,)
-    components_ : float array of shape (n_features, n_bits)
-        Normals of the hyperplanes.
-    n_bits_ : int
 
     References
     ----------
@@ -40,9 +35,9 @@ class LSH(Hasher):
     (100, 8)
     """
 
-    def __init__(self, n_bits: int = 32, *, random_state: Any = None) -> None:
-        self.n_bits = n_bits
-        self.random_state = random_state
+    n_bits: int = 32
+    _: KW_ONLY
+    random_state: Any = None
 
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         random = check_random_state(self.random_state)

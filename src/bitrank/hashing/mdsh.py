@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ N_GRID = 64  # points at which an eigenfunction is kept
 SMOOTHING = 1e-3  # share of a uniform density mixed into a histogram, so that no point has density zero
 
 
+@dataclass(eq=False, repr=False)
 class MultidimensionalSpectralHashing(Hasher):
     """Multidimensional spectral hashing (MDSH).
 
@@ -65,14 +67,14 @@ class MultidimensionalSpectralHashing(Hasher):
         "eigenvalues_": "k",
     }
 
-    minima_: Floats
-    maxima_: Floats
-    functions_: Floats
-    eigenvalues_: Floats
+    minima_: Floats = field(init=False)
+    maxima_: Floats = field(init=False)
+    functions_: Floats = field(init=False)
+    eigenvalues_: Floats = field(init=False)
 
-    def __init__(self, n_bits: int = 32, *, sigma: float | None = None) -> None:
-        self.n_bits = n_bits
-        self.sigma = sigma
+    n_bits: int = 32
+    _: KW_ONLY
+    sigma: float | None = None
 
     def _check_params(self, n_features: int) -> int:
         if self.sigma is not None and not 0 < self.sigma < np.inf:

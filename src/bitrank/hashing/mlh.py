@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ LEARNING_RATE, MOMENTUM, DECAY = 0.1, 0.9, 1e-4
 START = 0.1  # standard deviation of the first coefficients
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MinimalLossHashing(SupervisedHasher):
     """Minimal loss hashing (MLH).
 
@@ -36,12 +38,6 @@ class MinimalLossHashing(SupervisedHasher):
         Rows whose labels are used, drawn evenly over the classes.
     random_state : int, RandomState or None
 
-    Attributes
-    ----------
-    mean_ : float array of shape (n_features,)
-    components_ : float array of shape (n_features, n_bits)
-    n_bits_ : int
-
     References
     ----------
     M. Norouzi and D. J. Fleet, Minimal loss hashing for compact binary codes, ICML 2011.
@@ -56,20 +52,8 @@ class MinimalLossHashing(SupervisedHasher):
     [True, True, True, True]
     """
 
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        threshold: float = 0.2,
-        n_steps: int = 10_000,
-        n_labelled: int = 5000,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.threshold = threshold
-        self.n_steps = n_steps
-        self.n_labelled = n_labelled
-        self.random_state = random_state
+    threshold: float = 0.2
+    n_steps: int = 10_000
 
     def _check_params(self, n_features: int) -> int:
         check_count("n_steps", self.n_steps, 0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +12,13 @@ from sklearn.utils.validation import check_array, validate_data
 
 from bitrank.checks import check_count
 from bitrank.hashing.hasher import Floats
-from bitrank.hashing.kernel import SHAPES, AnchorKernel, fit_kernel
-from bitrank.hashing.supervised import Rows, SupervisedHasher, class_numbers, draw_pairs
+from bitrank.hashing.kernel import AnchorKernel, KernelHasher, fit_kernel
+from bitrank.hashing.supervised import Rows, class_numbers, draw_pairs
 from bitrank.progress import progress
 
 
-class OnlineKernelHashing(SupervisedHasher):
+@dataclass(eq=False, repr=False, kw_only=True)
+class OnlineKernelHashing(KernelHasher):
     """Online kernel hashing (OKH).
 
     Codes of a similar pair should be equal in all bits, those of a dissimilar pair differ in a share of them. A pair
@@ -68,33 +70,12 @@ class OnlineKernelHashing(SupervisedHasher):
     (2, 1)
     """
 
-    _learned: ClassVar[dict[str, str]] = {**SHAPES, "components_": "mk"}
-
-    anchors_: Floats
-    bandwidth_: Floats
-    kernel_mean_: Floats
-
-    def __init__(
-        self,
-        n_bits: int = 32,
-        *,
-        dissimilar_share: float = 0.5,
-        C: float = 0.01,
-        n_anchors: int = 300,
-        n_pairs: int = 20_000,
-        n_labelled: int = 5000,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.dissimilar_share = dissimilar_share
-        self.C = C
-        self.n_anchors = n_anchors
-        self.n_pairs = n_pairs
-        self.n_labelled = n_labelled
-        self.random_state = random_state
+    dissimilar_share: float = 0.5
+    C: float = 0.01
+    n_anchors: int = 300
+    n_pairs: int = 20_000
 
     def _check_params(self, n_features: int) -> int:
-        check_count("n_anchors", self.n_anchors, 1)
         check_count("n_pairs", self.n_pairs, 0)
         if not 0 < self.dissimilar_share <= 1:
             raise ValueError(f"dissimilar_share must be above 0 and at most 1, got {self.dissimilar_share}")
@@ -139,7 +120,7 @@ class OnlineKernelHashing(SupervisedHasher):
         if is_first:
             kernel, W = self._start(checked, n_bits, check_random_state(self.random_state))
         else:
-            kernel, W = AnchorKernel(self.anchors_, self.bandwidth_, self.kernel_mean_), self.components_.copy()
+            kernel, W = self._kernel, self.components_.copy()
         with np.errstate(over="ignore", invalid="ignore"):
             values = kernel(checked)
         if not np.isfinite(values).all():
@@ -164,9 +145,6 @@ class OnlineKernelHashing(SupervisedHasher):
         for i, j, alike in progress(zip(first, second, similar, strict=True), len(first), label="pairs of OKH"):
             update(W, values[[i, j]], alike, wanted, self.C)
         return W
-
-    def _project(self, rows: Floats) -> Floats:
-        return AnchorKernel(self.anchors_, self.bandwidth_, self.kernel_mean_)(rows) @ self.components_
 
 
 def update(W: Floats, pair: Floats, similar: bool, wanted: int, C: float) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from bitrank.lazy import class_by_name
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
@@ -33,10 +34,8 @@ def hasher_class(name: str) -> type[Hasher]:
     >>> hasher_class("ITQ").__name__
     'ITQ'
     """
-    if name not in HASHERS:
-        raise ValueError(f"a hasher must be one of {', '.join(HASHERS)}, got {name!r}")
-    cls: type[Hasher] = getattr(import_module(f"bitrank.hashing.{HASHERS[name]}"), name)
-    return cls
+    found: type[Hasher] = class_by_name("hasher", name, __package__, HASHERS)
+    return found
 
 
 def load_hasher(path: str | os.PathLike[str]) -> Hasher:

@@ -36,13 +36,6 @@ class RankingSupervisedHashing(SupervisedHasher):
     random_state : int, RandomState or None
         Seed of the labelled rows and of the first W.
 
-    Attributes
-    ----------
-    mean_ : float array of shape (n_features,)
-    components_ : float array of shape (n_features, n_bits)
-        W.
-    n_bits_ : int
-
     References
     ----------
     J. Wang, W. Liu, A. X. Sun and Y.-G. Jiang, Learning hash codes with listwise supervision, ICCV 2013.
@@ -56,11 +49,6 @@ class RankingSupervisedHashing(SupervisedHasher):
     >>> bool(np.allclose(W.T @ W, np.eye(4), atol=0.01))
     True
     """
-
-    def __init__(self, n_bits: int = 32, *, n_labelled: int = 5000, random_state: Any = None) -> None:
-        self.n_bits = n_bits
-        self.n_labelled = n_labelled
-        self.random_state = random_state
 
     def _learn_labelled(
         self, X: npt.NDArray[Any], classes: Rows, rows: Rows, n_bits: int, random: np.random.RandomState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ _MIN_BITS = 16
 _MIN_IMBALANCE = 0.05  # mean distance of the shares of ones from a half; below it centring hardly matters
 
 
+@dataclass(eq=False, repr=False)
 class SignBits(Hasher):
     """Signs of embeddings, one bit per dimension.
 
@@ -48,8 +50,7 @@ class SignBits(Hasher):
     _learned: ClassVar[dict[str, str]] = {"mean_": "d"}
     _newer_params: ClassVar[frozenset[str]] = frozenset({"threshold"})
 
-    def __init__(self, threshold: Literal["mean", "zero"] = "mean") -> None:
-        self.threshold = threshold
+    threshold: Literal["mean", "zero"] = "mean"
 
     def _check_params(self, n_features: int) -> int:
         if self.threshold not in ("mean", "zero"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from bitrank.hashing.hasher import Floats, Hasher
 from bitrank.hashing.pca import fit_pca
 
 
+@dataclass(eq=False, repr=False)
 class SpectralHashing(Hasher):
     """Spectral hashing.
 
@@ -47,11 +49,10 @@ class SpectralHashing(Hasher):
 
     _learned: ClassVar[dict[str, str]] = {"mean_": "d", "components_": "dk", "minima_": "k", "frequencies_": "k"}
 
-    minima_: Floats
-    frequencies_: Floats
+    minima_: Floats = field(init=False)
+    frequencies_: Floats = field(init=False)
 
-    def __init__(self, n_bits: int = 32) -> None:
-        self.n_bits = n_bits
+    n_bits: int = 32
 
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         pca = fit_pca(X, min(n_bits, *X.shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,17 @@ from bitrank.hashing.hasher import Floats, Hasher
 Rows = npt.NDArray[np.int64]
 
 
+@dataclass(eq=False, repr=False)
 class SupervisedHasher(Hasher):
     """A hasher whose `fit` needs the class of every vector, and learns from the labels of some of them.
 
-    A subclass has the parameters `n_labelled` and `random_state`, and learns in `_learn_labelled`.
+    A subclass learns in `_learn_labelled`.
     """
 
-    n_labelled: int
-    random_state: Any
+    n_bits: int = 32
+    _: KW_ONLY
+    n_labelled: int = 5000
+    random_state: Any = None
 
     @abstractmethod
     def _learn_labelled(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from bitrank.ranking.whrank import check_values, spread_between
 from bitrank.vocabulary import Queries, Weights
 
 
+@dataclass(eq=False, repr=False)
 class AgreementRanker(Ranker):
     """Weight every bit by the log odds that a similar item has the query's bit.
 
@@ -56,13 +58,13 @@ class AgreementRanker(Ranker):
 
     _arrays: ClassVar[dict[str, str]] = {"spread_": "b", "weights_": "b"}
 
-    spread_: npt.NDArray[np.float64]
-    weights_: Weights
+    spread_: npt.NDArray[np.float64] = field(init=False)
+    weights_: Weights = field(init=False)
 
-    def __init__(self, n_bits: int | None = None, *, n_rows: int = 3000, random_state: Any = None) -> None:
-        self.n_bits = n_bits
-        self.n_rows = n_rows
-        self.random_state = random_state
+    n_bits: int | None = None
+    _: KW_ONLY
+    n_rows: int = 3000
+    random_state: Any = None
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
         values = check_values(evidence, type(self).__name__)

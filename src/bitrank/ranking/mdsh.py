@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,11 +14,12 @@ from bitrank.ranking.ranker import scaled
 from bitrank.vocabulary import Queries, Weights
 
 
+@dataclass(eq=False, repr=False)
 class MDSHRanker(UniformRanker):
     """Rank codes of `MultidimensionalSpectralHashing` by the eigenvalues of its eigenfunctions.
 
     The affinity of two vectors is Σ λ_k b_k(x) b_k(y), b_k being bits as ±1: a weighted Hamming distance with the
-    weights λ_k. Nothing is learned from labels. The paper's products of eigenfunctions of several components, which
+    weights λ_k. Nothing is learned from labels. The products of eigenfunctions of several components, which
     have no bits of their own, are left out.
 
     Parameters
@@ -32,10 +34,6 @@ class MDSHRanker(UniformRanker):
     weights_ : float32 array of shape (n_bits,)
     n_bits_ : int
 
-    References
-    ----------
-    Y. Weiss, R. Fergus and A. Torralba, Multidimensional spectral hashing, ECCV 2012.
-
     Examples
     --------
     >>> from bitrank.hashing import MultidimensionalSpectralHashing
@@ -49,11 +47,11 @@ class MDSHRanker(UniformRanker):
 
     _arrays: ClassVar[dict[str, str]] = {"weights_": "b"}
 
-    weights_: Weights
+    weights_: Weights = field(init=False)
 
-    def __init__(self, eigenvalues: Any = None, *, n_bits: int | None = None) -> None:
-        self.eigenvalues = eigenvalues
-        self.n_bits = n_bits
+    eigenvalues: Any = None
+    _: KW_ONLY
+    n_bits: int | None = None
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
         weights = np.ones(evidence.n_bits) if self.eigenvalues is None else self.eigenvalues

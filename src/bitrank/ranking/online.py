@@ -6,6 +6,7 @@ It keeps two vectors and a count between updates; its weights take effect at the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from bitrank.progress import progress
 from bitrank.ranking import gate
 from bitrank.ranking.constraints import check_constraints, triplets_from_clicks
 from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, QueryRows, check_query_rows
-from bitrank.ranking.held_out import Validation, some_rows
+from bitrank.ranking.held_out import some_rows
 from bitrank.ranking.near import Factor
 from bitrank.ranking.objective import Array, Constraints, Objective, best_scale
 from bitrank.ranking.ranker import GatedRanker, scaled
@@ -47,6 +48,7 @@ class _State(NamedTuple):
     n_updates: int
 
 
+@dataclass(eq=False, repr=False)
 class OnlineRankingSVM(GatedRanker):
     """Learn one weight per bit from a stream: passive-aggressive updates with order and tie constraints.
 
@@ -104,33 +106,18 @@ class OnlineRankingSVM(GatedRanker):
     _facts = ("n_updates_",)
     _gate: ClassVar[dict[str, Any]] = {"cross_validate": True}
 
-    weights_: Weights
-    last_: Array
-    mean_: Array
-    n_updates_: int
+    weights_: Weights = field(init=False)
+    last_: Array = field(init=False)
+    mean_: Array = field(init=False)
+    n_updates_: int = field(init=False)
 
-    def __init__(
-        self,
-        weights: Any = None,
-        *,
-        n_bits: int | None = None,
-        C: Any = 0.01,
-        solver: str = "exact",
-        hold_out: float = 0.0,
-        n_quadruplets: int = 5000,
-        scoring: gate.Scoring = "guarded",
-        validation: Validation = "rows",
-        random_state: Any = None,
-    ) -> None:
-        self.weights = weights
-        self.n_bits = n_bits
-        self.C = C
-        self.solver = solver
-        self.hold_out = hold_out
-        self.n_quadruplets = n_quadruplets
-        self.scoring = scoring
-        self.validation = validation
-        self.random_state = random_state
+    weights: Any = None
+    _: KW_ONLY
+    n_bits: int | None = None
+    C: Any = 0.01
+    solver: str = "exact"
+    hold_out: float = 0.0
+    n_quadruplets: int = 5000
 
     def partial_fit(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
         """Update with one batch of constraints. No data are kept, except by the gate of `hold_out`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from bitrank.ranking.ranker import Ranker, scaled
 from bitrank.vocabulary import Codes, Queries
 
 
+@dataclass(eq=False, repr=False)
 class UniformRanker(Ranker):
     """Rank by plain Hamming distance: every bit weighs 1, whatever the query.
 
@@ -28,8 +30,7 @@ class UniformRanker(Ranker):
     array([[1., 1., 1.]], dtype=float32)
     """
 
-    def __init__(self, n_bits: int | None = None) -> None:
-        self.n_bits = n_bits
+    n_bits: int | None = None
 
     def fit(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ TOLERANCE = 1e-12
 _BLOCK = 256  # queries compared with all rows at once
 
 
+@dataclass(eq=False, repr=False)
 class QaRank(Ranker):
     """Weight bits by the classes that the query's neighbours have.
 
@@ -69,24 +71,16 @@ class QaRank(Ranker):
 
     _arrays: ClassVar[dict[str, str]] = {"class_weights_": "cb", "rows_": "nb", "row_classes_": "n"}
 
-    class_weights_: Array
-    rows_: Matrix
-    row_classes_: Matrix
+    class_weights_: Array = field(init=False)
+    rows_: Matrix = field(init=False)
+    row_classes_: Matrix = field(init=False)
 
-    def __init__(
-        self,
-        n_bits: int | None = None,
-        *,
-        smoothing: float = 1.0,
-        n_neighbors: int = 500,
-        n_rows: int = 5000,
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.smoothing = smoothing
-        self.n_neighbors = n_neighbors
-        self.n_rows = n_rows
-        self.random_state = random_state
+    n_bits: int | None = None
+    _: KW_ONLY
+    smoothing: float = 1.0
+    n_neighbors: int = 500
+    n_rows: int = 5000
+    random_state: Any = None
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
         check_count("n_neighbors", self.n_neighbors, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,6 @@ from bitrank.codes import signs
 from bitrank.ranking import gate
 from bitrank.ranking.batches import Batches, LabelBatches, PairBatches
 from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
-from bitrank.ranking.held_out import Validation
 from bitrank.ranking.listwise import Adam, class_numbers, descend
 from bitrank.ranking.near import Factor, mean_one
 from bitrank.ranking.per_query import PerQueryRanker
@@ -26,6 +26,7 @@ _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
 _SHARPNESS = 2.0
 
 
+@dataclass(eq=False, repr=False)
 class QueryAdaptiveRanker(PerQueryRanker):
     """Learn weights per query, w(q) = softplus(b + M s_q), s_q being the query's code as ±1, from labels or pairs.
 
@@ -72,23 +73,12 @@ class QueryAdaptiveRanker(PerQueryRanker):
     learns_from = frozenset({"labels", "pairs"})
     _arrays: ClassVar[dict[str, str]] = {"coef_": "bb", "intercept_": "b"}
 
-    coef_: Matrix
-    intercept_: Matrix
+    coef_: Matrix = field(init=False)
+    intercept_: Matrix = field(init=False)
 
-    def __init__(
-        self,
-        n_bits: int | None = None,
-        *,
-        n_steps: int = 1000,
-        scoring: gate.Scoring = "guarded",
-        validation: Validation = "rows",
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_steps = n_steps
-        self.scoring = scoring
-        self.validation = validation
-        self.random_state = random_state
+    n_bits: int | None = None
+    _: KW_ONLY
+    n_steps: int = 1000
 
     def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:
         return _LabelLearner(self, evidence, random)

@@ -7,6 +7,7 @@ are weights, so the same search answers it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +26,6 @@ from bitrank.ranking.evidence import (
     VectorEvidence,
     check_label_evidence,
 )
-from bitrank.ranking.held_out import Validation
 from bitrank.ranking.inputs import Inputs, take
 from bitrank.ranking.listwise import class_numbers
 from bitrank.ranking.near import Factor, mean_one
@@ -45,6 +45,7 @@ _PAIR_DECAY, _PAIR_DECAY_QUERIES = 0.25, 62.0
 _MAGNITUDES = 2000  # rows of magnitudes to lend to items that have none
 
 
+@dataclass(eq=False, repr=False)
 class QueryVectorRanker(PerQueryRanker):
     """Learn a vector per query from labels, judged pairs, or the vectors that codes were made from.
 
@@ -103,26 +104,14 @@ class QueryVectorRanker(PerQueryRanker):
     learns_from = frozenset({"labels", "pairs", "vectors", "features"})
     _facts = ("learned_from_", "n_features_")
 
-    bits_part_: Part
-    full_part_: Part
-    n_features_: int
+    bits_part_: Part = field(init=False)
+    full_part_: Part = field(init=False)
+    n_features_: int = field(init=False)
 
-    def __init__(
-        self,
-        n_bits: int | None = None,
-        *,
-        n_hidden: int = 256,
-        n_steps: int = 400,
-        scoring: gate.Scoring = "guarded",
-        validation: Validation = "rows",
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_hidden = n_hidden
-        self.n_steps = n_steps
-        self.scoring = scoring
-        self.validation = validation
-        self.random_state = random_state
+    n_bits: int | None = None
+    _: KW_ONLY
+    n_hidden: int = 256
+    n_steps: int = 400
 
     @one_blas_thread
     def fit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -280,6 +281,7 @@ def scaled(queries: QueryRows, weights: npt.NDArray[Any]) -> Queries:
     return Queries(queries.codes, np.broadcast_to(rows, (len(queries.codes), weights.shape[-1])).astype(np.float32))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GatedRanker(Ranker):
     """A ranker whose candidates compete on held-out data before the winner learns from all data.
 
@@ -288,9 +290,9 @@ class GatedRanker(Ranker):
 
     _gate: ClassVar[dict[str, Any]] = {}  # options of `gate.choose`
 
-    scoring: gate.Scoring
-    validation: Validation
-    random_state: Any
+    scoring: gate.Scoring = "guarded"
+    validation: Validation = "rows"
+    random_state: Any = None
 
     def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> Learner:
         raise NotImplementedError

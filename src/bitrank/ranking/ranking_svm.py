@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from bitrank.checks import check_weights
 from bitrank.progress import progress
 from bitrank.ranking import gate
 from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, PairEvidence, QueryRows
-from bitrank.ranking.held_out import Validation, some_rows
+from bitrank.ranking.held_out import some_rows
 from bitrank.ranking.near import Factor
 from bitrank.ranking.objective import Constraints, Objective, best_scale
 from bitrank.ranking.ranker import GatedRanker, scaled
@@ -25,6 +26,7 @@ _TIE_SHARES = (0.0, 1.0)
 _CANDIDATE_TOLERANCE = 1e-5  # gap of candidates, which are only compared; the winner is solved to the solver's own
 
 
+@dataclass(eq=False, repr=False)
 class RankingSVM(GatedRanker):
     """Learn one weight per bit from labels or constraints: the ranking SVM with order and tie constraints.
 
@@ -83,30 +85,15 @@ class RankingSVM(GatedRanker):
     _facts = ("params_",)
     _gate: ClassVar[dict[str, Any]] = {"cross_validate": True, "race": True, "blends": gate.COARSE_BLENDS}
 
-    weights_: Weights
+    weights_: Weights = field(init=False)
 
-    def __init__(
-        self,
-        n_bits: int | None = None,
-        *,
-        C: Any = "auto",
-        prior: Any = "uniform",
-        solver: str = "exact",
-        n_quadruplets: int = 50_000,
-        strategy: str = "auto",
-        scoring: gate.Scoring = "guarded",
-        validation: Validation = "rows",
-        random_state: Any = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.C = C
-        self.prior = prior
-        self.solver = solver
-        self.n_quadruplets = n_quadruplets
-        self.strategy = strategy
-        self.scoring = scoring
-        self.validation = validation
-        self.random_state = random_state
+    n_bits: int | None = None
+    _: KW_ONLY
+    C: Any = "auto"
+    prior: Any = "uniform"
+    solver: str = "exact"
+    n_quadruplets: int = 50_000
+    strategy: str = "auto"
 
     def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:
         samplings = [way for way in SAMPLINGS if self.strategy in ("auto", way["strategy"])]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from bitrank.archives import Archive, check_shapes, read_archive
+from bitrank.lazy import class_by_name
 
 if TYPE_CHECKING:
     from bitrank.ranking.ranker import Ranker
@@ -38,9 +38,7 @@ def ranker_class(name: str) -> type[Ranker]:
     >>> ranker_class("WhRank").__name__
     'WhRank'
     """
-    if name not in RANKERS:
-        raise ValueError(f"a ranker must be one of {', '.join(RANKERS)}, got {name!r}")
-    found: type[Ranker] = getattr(import_module(f"bitrank.ranking.{RANKERS[name]}"), name)
+    found: type[Ranker] = class_by_name("ranker", name, __package__, RANKERS)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from bitrank.ranking.ranker import Ranker, scaled
 from bitrank.vocabulary import Queries, Weights
 
 
+@dataclass(eq=False, repr=False)
 class WhRank(Ranker):
     """Weight every bit by how little its value before the sign varies within a class.
 
@@ -51,12 +53,12 @@ class WhRank(Ranker):
 
     _arrays: ClassVar[dict[str, str]] = {"weights_": "b"}
 
-    weights_: Weights
+    weights_: Weights = field(init=False)
 
-    def __init__(self, n_bits: int | None = None, *, n_pairs: int = 20000, random_state: Any = None) -> None:
-        self.n_bits = n_bits
-        self.n_pairs = n_pairs
-        self.random_state = random_state
+    n_bits: int | None = None
+    _: KW_ONLY
+    n_pairs: int = 20000
+    random_state: Any = None
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
         values = check_values(evidence, type(self).__name__)

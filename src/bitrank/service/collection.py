@@ -6,8 +6,7 @@ The store keeps the latter; `refresh` applies changes made by this process or by
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,10 +16,11 @@ from bitrank.feedback.exploration import SAMPLE_SIZE
 from bitrank.feedback.logs import parse_code
 from bitrank.feedback.pages import MAX_REAL, QueryArray
 from bitrank.service import images
+from bitrank.service.code_table import CodeTable, Sample, is_in
 from bitrank.service.engine_index import EngineIndex
 from bitrank.service.sources import Description, Source
 from bitrank.service.store.items import Item, ItemStore
-from bitrank.vocabulary import Codes, Ids, Rows, n_bytes
+from bitrank.vocabulary import Codes, Ids, n_bytes
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
@@ -46,27 +46,12 @@ class SearchQuery(NamedTuple):
         return np.packbits(self.vector > 0, axis=1) if self.vector.dtype.kind == "f" else self.vector
 
 
-class Sample:
-    """Items drawn at random, for exploration and for learning."""
-
-    def __init__(self, ids: Ids, codes: Codes) -> None:
-        self.ids, self.codes = ids, codes
-        self._words = _words(codes)
-        self._counts = np.uint8 if codes.shape[1] < 32 else np.uint16
-
-    def distances(self, code: Codes) -> npt.NDArray[Any]:
-        """Compute Hamming distances from one code."""
-        counts: npt.NDArray[np.uint8] = np.bitwise_count(self._words ^ _words(code[None]))
-        return counts[:, 0] if counts.shape[1] == 1 else counts.sum(axis=1, dtype=self._counts)
-
-
 class Collection:
     """Items and their codes."""
 
     def __init__(self, source: Source, items: ItemStore) -> None:
         self.name, self.index = source.name, source.index
         self._source, self._items = source, items
-        self._ids: Ids = self.index.ids
         self._table = self._tabulate()
         self._added: dict[int, Description] = {}
         self._fragments: dict[int, str] = {}
@@ -113,10 +98,10 @@ class Collection:
     @property
     def sorted_ids(self) -> Ids:
         """All ids, ascending."""
-        return self._ids
+        return self._table.ids
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._table.ids)
 
     # Queries
 
@@ -159,7 +144,7 @@ class Collection:
 
     def rows_of(self, ids: Ids) -> Codes:
         """Look up the codes of results, which may repeat; a ValueError says that one is gone."""
-        rows = self._rows(ids)
+        rows = self._table.codes_of(ids)
         if rows is not None:
             return rows
         unique, at_unique = np.unique(ids, return_inverse=True)
@@ -167,7 +152,7 @@ class Collection:
 
     def codes(self, ids: list[int]) -> Codes:
         """Look up the codes of items, which must be in the collection."""
-        rows = self._rows(ids)
+        rows = self._table.codes_of(ids)
         if rows is not None:
             return rows
         missing = self.missing(ids)
@@ -178,21 +163,9 @@ class Collection:
         except ValueError as error:  # removed since the look above
             raise UnknownItemError(str(error)) from None
 
-    def _rows(self, ids: Sequence[int] | Ids) -> Codes | None:
-        """Look up codes in the table; None where there is none, or an item is not in it."""
-        known, table = self._table
-        if table is None or not len(known):
-            return None
-        rows = known.searchsorted(ids)
-        if len(rows) and int(rows.max()) >= len(known):
-            return None
-        return table[rows] if (known[rows] == ids).all() else None
-
     def has(self, item: int) -> bool:
         """Return whether an item is in the collection."""
-        ids = self._ids
-        at = int(np.searchsorted(ids, item))
-        return at < len(ids) and int(ids[at]) == item
+        return self._table.has(item)
 
     def missing(self, ids: list[int]) -> list[int]:
         """List the ids that are not in the collection, after a look at what other processes added meanwhile."""
@@ -204,7 +177,7 @@ class Collection:
 
     def ids(self, offset: int, limit: int) -> list[int]:
         """List some ids, ascending."""
-        return list(map(int, self._ids[offset : offset + limit]))
+        return list(map(int, self._table.ids[offset : offset + limit]))
 
     def descriptions(self, ids: list[int]) -> list[Description]:
         """Look up titles, payloads, and images as addresses that a page can show."""
@@ -268,7 +241,7 @@ class Collection:
         if isinstance(self.index, EngineIndex):
             raise ValueError("the database must hold no items where the codes live in an engine, got some")
         ids = np.array([item.id for item in changed], np.int64)
-        known = is_in(ids, self._ids)
+        known = is_in(ids, self._table.ids)
         gone = np.array([item.removed for item in changed])
         removed_ids = set(ids[gone].tolist())
         added = {item: description for item, description in self._added.items() if item not in removed_ids}
@@ -289,86 +262,22 @@ class Collection:
         if removed.any():
             self.index.remove(ids[removed])
         order = np.argsort(ids[new])
-        self._change_table(
-            replaced=(ids[replaced], codes(replaced)), removed=ids[removed], new=(ids[new][order], codes(new)[order])
+        self._table = self._table.changed(
+            ids[replaced], codes(replaced), ids[removed], ids[new][order], codes(new)[order]
         )
         self._added, self._fragments = added, {}
 
-    def _tabulate(self) -> tuple[Ids, Codes | None]:
-        """Copy all codes, in the order of their ids, where they are few enough; a look-up is then an array access."""
-        few = not self.is_remote and len(self._ids) * n_bytes(self.n_bits) <= MAX_TABLE_BYTES
-        return self._ids, self.index.codes(self._ids) if few else None
-
-    def _change_table(self, replaced: tuple[Ids, Codes], removed: Ids, new: tuple[Ids, Codes]) -> None:
-        """Apply changes to the sorted ids and the table of codes; copying a million takes a few milliseconds."""
-        ids, (_, table) = self._ids, self._table
-        gone = ids.searchsorted(removed)
-        if table is not None:
-            if len(replaced[0]):
-                table = table.copy()
-                table[ids.searchsorted(replaced[0])] = replaced[1]
-            table = _without(table, gone)
-        ids = _without(ids, gone)
-        places = ids.searchsorted(new[0])
-        if table is not None:
-            table = _with_rows(table, places, new[1])
-        self._ids = _with_rows(ids, places, new[0])
-        self._table = self._ids, table
+    def _tabulate(self) -> CodeTable:
+        ids = self.index.ids
+        few = not self.is_remote and len(ids) * n_bytes(self.n_bits) <= MAX_TABLE_BYTES
+        return CodeTable(ids, self.index.codes(ids) if few else None)
 
     def _draw(self) -> Sample:
         self._stale = False
-        ids = self._ids
+        ids = self._table.ids
         if len(ids) > SAMPLE_SIZE:
             ids = np.sort(np.random.default_rng(0).choice(ids, SAMPLE_SIZE, replace=False, shuffle=False))
         return Sample(ids, self.index.codes(ids))
-
-
-def is_in(ids: Ids, among: Ids) -> npt.NDArray[np.bool_]:
-    """Tell which ids are in a sorted array."""
-    if not len(among):
-        return np.zeros(len(ids), bool)
-    hits: npt.NDArray[np.bool_] = among[np.minimum(np.searchsorted(among, ids), len(among) - 1)] == ids
-    return hits
-
-
-def _words(codes: Codes) -> npt.NDArray[np.uint64]:
-    """Codes as numbers of 64 bits."""
-    width = codes.shape[1]
-    padded = np.zeros((len(codes), -(-width // 8) * 8), np.uint8)
-    padded[:, :width] = codes
-    return padded.view(np.uint64)
-
-
-def _with_rows(array: npt.NDArray[Any], places: Rows, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Insert rows before some places, ascending; `np.insert` takes ten times as long for a few."""
-    if not len(places):
-        return array
-    parts = np.split(array, places)
-    between = [part for pair in zip(parts, np.split(rows, len(rows)), strict=False) for part in pair]
-    return np.concatenate([*between, parts[-1]])
-
-
-def _without(array: npt.NDArray[Any], places: Rows) -> npt.NDArray[Any]:
-    """Remove rows, at any places."""
-    if not len(places):
-        return array
-    parts = np.split(array, np.sort(places))
-    return np.concatenate([parts[0], *(part[1:] for part in parts[1:])])
-
-
-def tie_ranks(distances: list[float], explored: list[bool]) -> list[int]:
-    """Number each place of a page by the first place with the same distance, from 1; explored items stand alone.
-
-    Examples
-    --------
-    >>> tie_ranks([1.0, 2.0, 5.0, 2.0, 3.0], [False, False, True, False, False])
-    [1, 2, 3, 2, 5]
-    """
-    first: dict[float, int] = {}
-    return [
-        rank if is_explored else first.setdefault(distance, rank)
-        for rank, (distance, is_explored) in enumerate(zip(distances, explored, strict=True), 1)
-    ]
 
 
 def _with_address(item: int, description: Description) -> Description:

@@ -15,7 +15,8 @@ from bitrank import feedback
 from bitrank.codes import split_vectors
 from bitrank.feedback.exploration import draw_by_rank, place_at_random
 from bitrank.feedback.pages import CANARY
-from bitrank.service.collection import Collection, SearchQuery, is_in, tie_ranks
+from bitrank.service.code_table import is_in
+from bitrank.service.collection import Collection, SearchQuery
 from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
 from bitrank.service.settings import Settings
 from bitrank.service.store.profiles import DEFAULT, HAMMING
@@ -248,3 +249,18 @@ def _stack(rows: list[Queries]) -> Queries:
 
 _NO_RESULTS = (np.empty(0, np.int64), np.empty(0, np.float32))
 _BOOLEANS = {False: "false", True: "true"}
+
+
+def tie_ranks(distances: list[float], explored: list[bool]) -> list[int]:
+    """Number each place of a page by the first place with the same distance, from 1; explored items stand alone.
+
+    Examples
+    --------
+    >>> tie_ranks([1.0, 2.0, 5.0, 2.0, 3.0], [False, False, True, False, False])
+    [1, 2, 3, 2, 5]
+    """
+    first: dict[float, int] = {}
+    return [
+        rank if is_explored else first.setdefault(distance, rank)
+        for rank, (distance, is_explored) in enumerate(zip(distances, explored, strict=True), 1)
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import secrets
 import sqlite3
 import threading
 import time
@@ -106,7 +106,7 @@ class Database:
                 _insert_once(connection, facts, "n_bits", n_bits)
                 for name in ("items", "versions"):
                     _insert_once(connection, changes, name, 0)
-                _insert_once(connection, blobs, "secret", os.urandom(32))
+                _insert_once(connection, blobs, "secret", secrets.token_bytes(32))
                 self.secret = connection.execute(sa.select(blobs.c.value).where(blobs.c.name == "secret")).scalar_one()
                 stored_n_bits = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "n_bits"))
         except sa.exc.DBAPIError as error:

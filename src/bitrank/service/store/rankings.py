@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,8 +53,7 @@ def to_bytes(ranker: Ranker | None) -> bytes | None:
     """A ranker as its file."""
     if ranker is None:
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "version.ranker"
+    with _file() as path:
         ranker.save(path)
         return path.read_bytes()
 
@@ -61,7 +62,12 @@ def from_bytes(data: bytes | None) -> Ranker | None:
     """The ranker of a file."""
     if data is None:
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "version.ranker"
+    with _file() as path:
         path.write_bytes(data)
         return load_ranker(path)
+
+
+@contextmanager
+def _file() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "version.ranker"

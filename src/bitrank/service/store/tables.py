@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -15,27 +16,16 @@ def _profile(primary_key: bool = True) -> sa.Column[str]:
     return sa.Column("profile", sa.String(64), sa.ForeignKey("profiles.name"), primary_key=primary_key, nullable=False)
 
 
+def _named_values(table: str, kind: type[sa.types.TypeEngine[Any]]) -> sa.Table:
+    return sa.Table(table, metadata, sa.Column("name", sa.String(40), primary_key=True), _required("value", kind))
+
+
 # What must never change in a database: its format and the number of bits per code.
-facts = sa.Table(
-    "facts",
-    metadata,
-    sa.Column("name", sa.String(40), primary_key=True),
-    _required("value", sa.BigInteger),
-)
+facts = _named_values("facts", sa.BigInteger)
 # The key that signs page tokens, and a sample of the collection by which it is known again.
-blobs = sa.Table(
-    "blobs",
-    metadata,
-    sa.Column("name", sa.String(40), primary_key=True),
-    _required("value", sa.LargeBinary),
-)
+blobs = _named_values("blobs", sa.LargeBinary)
 # Counters that rise with every change: one small query tells a process what it has not yet applied.
-changes = sa.Table(
-    "changes",
-    metadata,
-    sa.Column("name", sa.String(40), primary_key=True),
-    _required("value", sa.BigInteger),
-)
+changes = _named_values("changes", sa.BigInteger)
 # What the API added, replaced or removed. A removed item keeps its row, which hides an item of the index.
 items = sa.Table(
     "items",
