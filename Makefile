@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests start hundreds of processes: compile each module once, also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
 
 .PHONY: demo test test-all test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs wheel cross coverage sanitize bench \

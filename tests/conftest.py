@@ -28,15 +28,15 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
 
-hypothesis.settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
+hypothesis.settings.register_profile("few", max_examples=10, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("all", max_examples=100, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("few")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Start one worker per core that this process may use."""
-    return n_threads()
+    """Start one worker per core that this process may use, and one more: tests of servers often wait."""
+    return n_threads() + 1
 
 
 @pytest.fixture

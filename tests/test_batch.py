@@ -238,6 +238,7 @@ def test_a_missing_extra_names_the_command(module, monkeypatch):
         importlib.import_module("bitrank.batch")
 
 
+@pytest.mark.slow
 def test_the_whole_path_on_a_cluster(client, tmp_path):
     images, labels = digits()
     X = images[:3000].reshape(3000, -1).astype(np.float32)

@@ -136,6 +136,7 @@ def test_judged_pairs(judged, form, capsys, printed_json):
             main([*command, "--strict"])
 
 
+@pytest.mark.slow
 def test_vectors(files, printed_json):
     np.save("vectors.npy", files.values[:600, :8])
     command = [*FIT, "--ranker", "QueryVectorRanker", "--vectors", "vectors.npy", "--queries", "values.npy"]

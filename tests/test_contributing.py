@@ -56,7 +56,7 @@ def copied_package(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("registry", CONTRACTS)
+@pytest.mark.parametrize("registry", ["HASHERS", pytest.param("RANKERS", marks=pytest.mark.slow)])
 def test_example(copied_package, registry):
     blocks = examples()
     number = [block[1] for block in blocks].index(registry)

@@ -33,6 +33,7 @@ def agreement(asked, codes, vectors, query_vectors):
     return ndcg_at(distances(asked.codes, codes, asked.weights), gains, 10).mean()
 
 
+@pytest.mark.slow
 def test_reals_off_the_items_are_ranked_as_their_vectors(tmp_path):
     codes, vectors, queries, center = collection()
     learn, test = slice(0, 300), slice(300, None)

@@ -20,6 +20,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")
 
 LONG = {
+    "feedback.md",
+    "service.md",
     "choosing.md",
     "batch.md",
     "learning.md",

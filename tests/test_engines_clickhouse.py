@@ -180,6 +180,7 @@ def test_cut_in_the_middle_of_a_bulk_add_leaves_nothing_and_a_retry_is_safe(serv
         assert_ranks_as_index(engine)
 
 
+@pytest.mark.slow
 def test_server_restarted_between_queries(server):
     with bitrank.connect(server.url) as engine:
         engine.create(64)

@@ -225,6 +225,7 @@ def test_adding_needs_a_unique_index(postgresql_address, sql):
         engine.add(CODES, IDS)
 
 
+@pytest.mark.slow
 def test_without_pgvector_the_error_says_how_to_install_it(two_servers):
     """PostgreSQL 18 can be told where to look for extensions: there is none."""
     server = two_servers[1]
@@ -253,6 +254,7 @@ def test_without_pgvector_the_error_says_how_to_install_it(two_servers):
         engine.create(64)
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_killed_is_named(two_servers):
     urls, name = [server.url() for server in two_servers], new_name()
     killed = f"127.0.0.1:{two_servers[1].port}/postgres"

@@ -128,6 +128,7 @@ def finished(tmp_path_factory):
     return results, before[: before.rfind(b"\n") + 1], run(results)
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_where_it_stopped(finished):
     results, before, output = finished
     n_all, n_before = len(RANKINGS), before.count(b"\n")
@@ -142,6 +143,7 @@ def test_a_killed_run_continues_where_it_stopped(finished):
     assert 0 <= last["minutes"] < 5
 
 
+@pytest.mark.slow
 def test_cells_name_their_versions_and_sizes(finished):
     results, _, _ = finished
     for cell in cells.read_all(results).values():
@@ -150,11 +152,13 @@ def test_cells_name_their_versions_and_sizes(finished):
         assert cell["seconds"] > 0
 
 
+@pytest.mark.slow
 def test_three_solvers_reach_one_optimum(finished):
     maps = [cell(finished[0], f"paper-{solver}")["figures"]["map"] for solver in ("EGD", "PGD", "exact")]
     assert np.ptp(maps) < 0.005
 
 
+@pytest.mark.slow
 def test_hamming_cell_equals_a_computation_from_scratch(finished):
     from sklearn.metrics import average_precision_score
 
@@ -178,6 +182,7 @@ def test_hamming_cell_equals_a_computation_from_scratch(finished):
     assert cell(finished[0], "Hamming")["figures"]["map"] == pytest.approx(np.mean(precisions), abs=0.003)
 
 
+@pytest.mark.slow
 def test_csv_holds_every_cell(finished):
     results, _, _ = finished
     with open(results / "cells.csv", newline="", encoding="utf-8") as file:
@@ -189,6 +194,7 @@ def test_csv_holds_every_cell(finished):
     }
 
 
+@pytest.mark.slow
 def test_report_shows_cells_and_says_what_is_missing(finished, tmp_path):
     results, _, _ = finished
     report.main(["--plan", "quick", "--results", str(results), "--output", str(tmp_path)])

@@ -209,6 +209,7 @@ def test_an_empty_field_searches_nothing(digit):
     assert ids(digit, "hamming") == shown
 
 
+@pytest.mark.slow
 def test_a_broken_picture_leaves_its_title(digit, visit):
     digit.route("**/items/*/image", lambda route: route.abort())
     digit.reload()
@@ -225,6 +226,7 @@ def test_an_unknown_profile_is_said_and_the_default_shown(visit, service):
     assert len(ids(page, "learned")) == 20
 
 
+@pytest.mark.slow
 def test_a_slow_search_looks_busy_and_a_failed_one_keeps_the_results(digit, visit):
     shown, waiting = ids(digit, "hamming"), []
     digit.route("**/search", lambda route: waiting.append(route))
@@ -316,6 +318,7 @@ def test_unknown_items_and_bad_codes_are_reported(digit, visit):
     visit.expected("422")
 
 
+@pytest.mark.slow
 def test_code_and_address_lead_to_the_same_page(digit, service):
     code = call("GET", f"{service}/items/42")["code"]
     search_by(digit, "Code")
@@ -426,6 +429,7 @@ def send(page):
     expect(page.get_by_role("status")).to_contain_text("Your choices are sent")
 
 
+@pytest.mark.slow
 def test_several_choices_on_one_page_are_one_page(digit, service, profile, sent):
     first = ranked(digit)[3]
     choose(digit, "learned", first)
@@ -438,6 +442,7 @@ def test_several_choices_on_one_page_are_one_page(digit, service, profile, sent)
     expect(digit.locator("li.liked")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_choices_of_both_columns_are_a_page_each(digit, service, profile, sent):
     first, second = ids(digit, "hamming")[:2]
     choose(digit, "learned", next(item for item in ranked(digit) if item not in (first, second)))
@@ -461,6 +466,7 @@ def test_a_choice_is_undone_by_choosing_again(digit, service, profile, sent):
     assert n_pages(service, profile) == 0
 
 
+@pytest.mark.slow
 def test_choices_are_sent_when_the_query_or_the_page_is_left(digit, service, profile):
     choose(digit, "learned", ranked(digit)[5])
     digit.get_by_role("button", name="Random item").click()
@@ -476,6 +482,7 @@ def test_choices_are_sent_when_the_query_or_the_page_is_left(digit, service, pro
     expect(digit.locator("#learned li").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_page_whose_answer_is_lost_counts_once(digit, visit, service, profile, sent):
     lost = []
 
@@ -508,6 +515,7 @@ COUNT_GLIDES = """() => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("motion", ["reduce", pytest.param("no-preference", marks=pytest.mark.slow)])
 def test_cards_glide_unless_the_system_asks_for_reduced_motion(visit, service, profile, motion):
     page = visit(f"{service}/?item=7&profile={profile}", reduced_motion=motion)
@@ -543,6 +551,7 @@ def test_versions_are_activated_and_rolled_back(visit, service, profile):
     check_bars(page, weights)
 
 
+@pytest.mark.slow
 def test_a_version_can_be_activated_on_a_phone(visit, service, profile):
     call("POST", f"{service}/profiles/{profile}/versions", {"weights": [1.0] * 32 + [0.0] * 32})
     page = visit(f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True)
@@ -671,6 +680,7 @@ def test_quality_over_time_is_drawn_as_measured(visit, service, profile):
     assert page.locator("#versions tbody tr").count() == len(made)
 
 
+@pytest.mark.slow
 def test_every_profile_has_its_own_weights(digit, service, profile):
     weights = np.random.default_rng(1).lognormal(0, 1, 64).tolist()
     other = f"{profile}-other"
@@ -691,6 +701,7 @@ def test_every_profile_has_its_own_weights(digit, service, profile):
 # Keyboard, screen readers, colours and phones
 
 
+@pytest.mark.slow
 def test_the_keyboard_alone_is_enough(digit):
     press = digit.keyboard.press
     press("Tab")
@@ -790,6 +801,7 @@ def luminance(colour):
     return np.where(values <= 0.03928, values / 12.92, ((values + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_colours_have_enough_contrast(visit, service, profile, scheme):
     page = visit(f"{service}/?item=7&profile={profile}", color_scheme=scheme)
@@ -808,6 +820,7 @@ def liked(page):
     return page.locator("#learned li.liked").evaluate_all("cards => cards.map(card => Number(card.dataset.id))")
 
 
+@pytest.mark.slow
 def test_a_phone_scrolls_vertically_only(visit, service, profile):
     page = visit(f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True)
     choose(page, "learned", ranked(page)[4])

@@ -222,7 +222,7 @@ def mean_ndcg(ranker, queries):
     return float(np.nanmean(ndcg_at(distances(asked.codes, codes, asked.weights), gains, 10)[100:]))
 
 
-@pytest.mark.parametrize("reals", [False, True])
+@pytest.mark.parametrize("reals", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_vectors_repair_bits_that_queries_get_wrong(reals):
     """Two bits of every query are the opposite of its items': weights can ignore them, a vector flips them."""
     codes, pairs, queries, values, *_ = judged()
@@ -258,6 +258,7 @@ def test_random_pairs_change_nothing(learner):
     assert (found.weights == found.weights[:, :1]).all()
 
 
+@pytest.mark.slow
 def test_features_of_pairs():
     codes, pairs, queries, values, *_ = judged()
     ranker = QueryVectorRanker(N_BITS, random_state=0)

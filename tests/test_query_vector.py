@@ -109,7 +109,7 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden, with_reals):
 # Gains and the gate ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("with_features", [False, True])
+@pytest.mark.parametrize("with_features", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_digits_rank_better_than_by_hamming(itq_digits, with_features):
     """The values before the sign, with their signs, as features."""
     rows, queries = (itq_digits.values, itq_digits.query_values) if with_features else (None, None)
@@ -123,6 +123,7 @@ def test_digits_rank_better_than_by_hamming(itq_digits, with_features):
     assert ranker.n_features_ == (32 if with_features else 0)
 
 
+@pytest.mark.slow
 def test_float_queries_of_digits_rank_better_than_by_the_asymmetric_distance(itq_digits):
     values, asked = itq_digits.values, itq_digits.query_values
     ranker = fast(n_steps=100, n_hidden=64).fit(itq_digits.codes, itq_digits.y, queries=values, features=values)

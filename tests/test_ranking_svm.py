@@ -257,6 +257,7 @@ def test_separate_queries(width, reals):
     np.testing.assert_allclose(given.weights_, want.weights, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_quadruplets_of_noise_keep_uniform_weights():
     codes = pack(np.random.default_rng(0).integers(2, size=(300, 16)))
     for seed in range(4):

@@ -66,6 +66,7 @@ def test_pages_clicks_and_versions_over_an_engine(engine, tmp_path, method):
     assert engine.count() == 400
 
 
+@pytest.mark.slow
 def test_the_command_serves_an_engine(postgres, tmp_path):
     url = postgres.url(postgres.new_base())
     with bitrank.connect(url, "shop") as engine:

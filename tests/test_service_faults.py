@@ -130,6 +130,7 @@ def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_k
             assert client.get(f"/items/{item}").json()["code"] == code
 
 
+@pytest.mark.slow
 def test_several_workers_share_a_socket_and_a_database_and_one_killed_comes_back(index, tmp_path):
     with Command("--index", index, "--data", tmp_path, "--rate", "0", "--workers", "2") as command:
         end = time.monotonic() + 60
@@ -192,6 +193,7 @@ def click(client, token):
     return client.post("/feedback", json={"page_token": token, "clicked": []})
 
 
+@pytest.mark.slow
 def test_a_locked_database_gives_503_and_loses_nothing(tmp_path):
     with serving(sources.Source("codes", Index(CODES), sources.NoItems()), tmp_path) as client:
         before = click(client, page_token(client))

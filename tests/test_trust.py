@@ -100,7 +100,7 @@ def test_a_collection_is_codes_or_an_index():
     [QueryVectorRanker(n_steps=120, n_hidden=32, random_state=0), QueryAdaptiveRanker(n_steps=150, random_state=0)],
     ids=["vectors", "weights"],
 )
-@pytest.mark.parametrize("reals", [False, True])
+@pytest.mark.parametrize("reals", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_new_classes_rank_as_before_and_seen_ones_gain(ranker, reals):
     codes, y, values = clusters()
     learn = y[:2000] < 5

@@ -62,6 +62,7 @@ def test_example_of_text_search(tmp_path, request):
     assert len(printed.splitlines()) == 7
 
 
+@pytest.mark.slow
 def test_example_of_clicks(tmp_path, request):
     pytest.importorskip("httpx")
     pytest.importorskip("fastapi")
@@ -75,6 +76,7 @@ def test_example_of_postgresql(tmp_path, request):
     assert "1000 codes in the table" in run(ROOT / "examples" / "postgresql.py", tmp_path, request)
 
 
+@pytest.mark.slow
 def test_example_of_langchain(tmp_path, request):
     pytest.importorskip("langchain_core")
     printed = run(ROOT / "examples" / "langchain_search.py", tmp_path, request)
