@@ -54,9 +54,7 @@ const bitrank::Path &chosen_path() {
     const char *variable = std::getenv("BITRANK_KERNEL");
     const std::string name = variable ? variable : "";
     if (const bitrank::Path *path = bitrank::path(name)) return *path;
-    std::string names;
-    for (const std::string &known : bitrank::path_names()) names += (names.empty() ? "" : ", ") + known;
-    throw std::invalid_argument("BITRANK_KERNEL must be one of " + names + ", got " + name);
+    throw std::invalid_argument("BITRANK_KERNEL must be one of " + bitrank::listed_paths() + ", got " + name);
 }
 
 bitrank::Distances distances_of(const Codes &queries, const Codes &codes, const Weights &weights,

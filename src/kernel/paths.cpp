@@ -42,4 +42,10 @@ std::vector<std::string> path_names() {
     return out;
 }
 
+std::string listed_paths() {
+    std::string names;
+    for (const Path &one : paths()) names += (names.empty() ? "" : ", ") + std::string(one.name);
+    return names;
+}
+
 }  // namespace bitrank

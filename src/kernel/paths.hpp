@@ -21,4 +21,7 @@ const Path *path(const std::string &name = "");
 // Names of all paths, slowest first.
 std::vector<std::string> path_names();
 
+// The same as one text, with commas between them.
+std::string listed_paths();
+
 }  // namespace bitrank

@@ -18,10 +18,11 @@ from bitrank.progress import progress
 from bitrank.ranking import gate
 from bitrank.ranking.constraints import check_constraints, triplets_from_clicks
 from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, QueryRows, check_query_rows
+from bitrank.ranking.gated import GatedRanker
 from bitrank.ranking.held_out import some_rows
 from bitrank.ranking.near import Factor
 from bitrank.ranking.objective import Array, Constraints, Objective, best_scale
-from bitrank.ranking.ranker import GatedRanker, scaled
+from bitrank.ranking.ranker import scaled
 from bitrank.ranking.ranking_svm import constants
 from bitrank.ranking.sampling import SAMPLINGS, constraints_of, draw_samplings
 from bitrank.ranking.solvers import egd, exact

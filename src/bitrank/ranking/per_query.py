@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from bitrank.archives import Archive
 from bitrank.checks import check_codes
 from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
-from bitrank.ranking.ranker import GatedRanker
+from bitrank.ranking.gated import GatedRanker
 from bitrank.ranking.trust import MOST_ROWS, sample_collection, trust_in_classes, trust_in_clicks, trust_in_queries
 from bitrank.vocabulary import Codes, Queries, Weights
 

@@ -12,10 +12,11 @@ from bitrank.checks import check_weights
 from bitrank.progress import progress
 from bitrank.ranking import gate
 from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, PairEvidence, QueryRows
+from bitrank.ranking.gated import GatedRanker
 from bitrank.ranking.held_out import some_rows
 from bitrank.ranking.near import Factor
 from bitrank.ranking.objective import Constraints, Objective, best_scale
-from bitrank.ranking.ranker import GatedRanker, scaled
+from bitrank.ranking.ranker import scaled
 from bitrank.ranking.sampling import NEGATIVES, SAMPLINGS, constraints_of, draw_constraints, draw_triplets
 from bitrank.ranking.solvers import SOLVERS, Solution
 from bitrank.vocabulary import Queries, Rows, Weights
