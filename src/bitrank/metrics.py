@@ -13,13 +13,14 @@ of every function:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank import measures
 from bitrank.checks import check_count
-from bitrank.ties import Floats, by_chunk, check_distances, check_no_nan, check_pair, dense_ranks
+from bitrank.ties import Floats, by_chunk, by_rows, check_distances, check_no_nan, check_pair, dense_ranks
 
 
 def average_precision(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
@@ -85,12 +86,16 @@ def precision_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> F
     distances, relevant = check_pair(distances, relevant)
     check_no_nan(distances)
     k = min(k, distances.shape[1])
-    # No sort: only the items nearer than the k-th, and those tied with it, count.
-    limit = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
-    nearer, tied = distances < limit, distances == limit
-    places = k - nearer.sum(axis=1)
-    hits = (nearer & relevant).sum(axis=1) + places * (tied & relevant).sum(axis=1) / tied.sum(axis=1)
-    return np.where(relevant.any(axis=1), hits / k, np.nan)
+
+    def share(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> Floats:
+        # No sort: only the items nearer than the k-th, and those tied with it, count.
+        limit = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
+        nearer, tied = distances < limit, distances == limit
+        places = k - nearer.sum(axis=1)
+        hits = (nearer & relevant).sum(axis=1) + places * (tied & relevant).sum(axis=1) / tied.sum(axis=1)
+        return np.where(relevant.any(axis=1), hits / k, np.nan)
+
+    return by_rows(share, distances, relevant)
 
 
 def recall_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -95,6 +96,34 @@ def by_chunk(function: Callable[[Groups], T], distances: npt.ArrayLike, relevant
         return [one(chunks[0])]
     with ThreadPoolExecutor(n_threads()) as pool:
         return list(pool.map(one, chunks))
+
+
+def by_rows(function: Callable[..., npt.NDArray[Any]], *matrices: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Apply a function to parts of the rows of matrices, one part per thread, and put the results together.
+
+    Examples
+    --------
+    >>> by_rows(lambda rows: rows.max(axis=1), np.array([[1, 5], [7, 2]]))
+    array([5, 7])
+    """
+    n_parts = n_threads() if matrices[0].size >= _CHUNK else 1
+    if n_parts == 1:
+        return function(*matrices)
+    cuts = np.linspace(0, len(matrices[0]), n_parts + 1).astype(int)
+    parts = [slice(first, end) for first, end in pairwise(cuts)]
+    with ThreadPoolExecutor(n_parts) as pool:
+        return np.concatenate(list(pool.map(lambda part: function(*(matrix[part] for matrix in matrices)), parts)))
+
+
+def smallest_columns(values: npt.NDArray[Any], k: int) -> Ints:
+    """Column numbers of the k smallest values of every row, in any order.
+
+    Examples
+    --------
+    >>> smallest_columns(np.array([[3, 1, 2]]), 1)
+    array([[1]])
+    """
+    return by_rows(lambda rows: np.argpartition(rows, k - 1, axis=1)[:, :k], values)
 
 
 def check_pair(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from bitrank.codes import distances, distances_to_rows, signs, split_vectors
 from bitrank.ranking.evidence import QueryRows
+from bitrank.ties import smallest_columns
 from bitrank.vocabulary import Codes, Rows, Weights
 
 Floats = npt.NDArray[np.float64]
@@ -113,7 +114,7 @@ class HeldOutQueries:
         for part in blocks(len(self.numbers), 64):
             found = self.distances(part, self.codes[self.collection], weights)
             found[self.itself[part][:, None] == self.collection] = np.inf
-            near[part] = self.collection[np.argpartition(found, n_near - 1, axis=1)[:, :n_near]]
+            near[part] = self.collection[smallest_columns(found, n_near)]
         return near
 
     def _which_known(self, rows: Rows) -> npt.NDArray[np.bool_]:

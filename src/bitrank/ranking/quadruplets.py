@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from bitrank.checks import check_classes, check_codes
 from bitrank.codes import distances
+from bitrank.ties import by_rows
 from bitrank.vocabulary import Codes, Rows
 
 Strategy = Literal["uniform", "near"]
@@ -254,7 +255,7 @@ def _nearest(
         n_candidates -= 1
     if n_neighbors >= n_candidates:
         return np.argsort(key, axis=1)[:, :n_candidates].astype(np.int64)
-    return np.argpartition(key, n_neighbors, axis=1)[:, :n_neighbors].astype(np.int64)
+    return by_rows(lambda rows: np.argpartition(rows, n_neighbors, axis=1)[:, :n_neighbors], key)
 
 
 def distinct(
