@@ -16,7 +16,7 @@ from datasets import Dataset
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models import CompressionWrapper, SearchEncoderWrapper
-from mteb.similarity_functions import cos_sim
+from mteb.similarity_functions import cos_sim, pairwise_cos_sim
 from mteb.types import OutputDType
 
 from bitrank import QueryVectorRanker, SignBits, UniformRanker
@@ -92,6 +92,10 @@ class Lookup:
         """Compute cosines."""
         return cos_sim(a, b)
 
+    def similarity_pairwise(self, a: Any, b: Any) -> Any:
+        """Compute the cosine of each pair."""
+        return pairwise_cos_sim(a, b)
+
 
 def models(data: NFCorpus) -> dict[str, Any]:
     hasher = SignBits().fit(data.documents)
@@ -103,7 +107,6 @@ def models(data: NFCorpus) -> dict[str, Any]:
 
     return {
         "float32, cosine (1536 bytes)": Lookup(data),
-        "CompressionWrapper, int8 (384 bytes)": CompressionWrapper(Lookup(data), OutputDType.INT8),
         "CompressionWrapper, binary (48 bytes)": CompressionWrapper(Lookup(data), OutputDType.BINARY),
         "bitrank, signs, float query (48 bytes)": bitrank(),
         "bitrank, centred, Hamming (48 bytes)": bitrank(_Unweighted(plain), hasher),
