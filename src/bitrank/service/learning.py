@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bitrank import feedback
+from bitrank.ranking.threads import one_blas_thread
 from bitrank.service.settings import Settings
 from bitrank.service.store import Store
 from bitrank.service.store.candidates import PageSetAside, Progress, Publication
@@ -76,6 +77,7 @@ class Learning:
         """Forget the learners after a failure: they start again from the log, without the pages set aside."""
         self._followers.clear()
 
+    @one_blas_thread
     def step(self) -> bool:
         """Learn some new pages of every profile, and decide where due; returns whether there are more."""
         more, n_pages_of = False, self._store.profiles.n_pages()
