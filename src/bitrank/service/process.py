@@ -238,7 +238,8 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, link: Link, 
 
 def _learn(make_learner: MakeLearner, link: Link, parent_read: int) -> int:
     """Learn, in the process of the learner; searches come first."""
-    os.nice(5)
+    with suppress(OSError):
+        os.nice(5)
     _stop_with_parent(parent_read)
     try:
         learner = make_learner(link)
