@@ -292,7 +292,10 @@ def _name_process(name: str) -> None:
 
 
 def _has_byte(pipe: int) -> bool:
-    return bool(select.select([pipe], [], [], 0)[0])
+    """Tell a byte from the end of a process that wrote none."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    return any(events & select.POLLIN for _, events in poll.poll(0))
 
 
 def _nothing(_: Service) -> None:
