@@ -161,15 +161,7 @@ def test_learning_outlives_many_kills_of_the_learner_under_load(index, tmp_path)
     assert errors.count("the learner died of SIGKILL, starting it again") == len(killed)
 
 
-def test_a_lost_parent_takes_its_learner_along(index, tmp_path):
-    with running(index, tmp_path) as (command, _):
-        wait_until(lambda: len(command.learners()) == 1)
-        (learner,) = command.learners()
-        command.process.kill()
-        command.process.wait()
-        wait_until(lambda: not os.path.exists(f"/proc/{learner}"))
-
-
+@pytest.mark.slow
 def test_clients_get_answers_while_there_is_no_learner(index, tmp_path):
     """A learner that is stopped holds up neither searches nor answered pages."""
     with running(index, tmp_path) as (command, client):
