@@ -192,7 +192,7 @@ def measure(kind: str, explore: int, seconds: float, folder: Path) -> dict:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of the worker of a service, the only child of its command."""
+    """Return the CPU time of the worker of a service, the first child of its command; the learner is another."""
     worker = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
     fields = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -59,16 +59,28 @@ class Command:
         if " at http://" in line:
             self.address = line.rpartition(" at ")[2].strip().rstrip("/")
 
+    def _children(self, name):
+        """Return the process ids of all children of a name."""
+        found = []
+        with contextlib.suppress(OSError):
+            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+            for pid in map(int, children.read_text().split()):
+                with contextlib.suppress(OSError):
+                    if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                        found.append(pid)
+        return found
+
     def workers(self):
         """Return the process ids of all workers."""
-        with contextlib.suppress(OSError, ValueError):
-            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-            return [int(pid) for pid in children.read_text().split()]
-        return []
+        return self._children("bitrank-worker")
 
     def worker(self):
         """Return the process id of the first worker, None between two."""
         return next(iter(self.workers()), None)
+
+    def learners(self):
+        """Return the process ids of all learners: one, or none between two."""
+        return self._children("bitrank-learner")
 
     def stop(self, number=signal.SIGTERM):
         """Send a signal and wait; returns the exit status and what was printed to standard error."""

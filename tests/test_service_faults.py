@@ -154,15 +154,18 @@ def test_several_workers_share_a_socket_and_a_database_and_one_killed_comes_back
     assert numbers == list(range(1, count + 1))
 
 
-def test_a_lost_parent_takes_its_worker_along(index, tmp_path):
+def test_a_lost_parent_takes_its_worker_and_its_learner_along(index, tmp_path):
     command = Command("--index", index, "--data", tmp_path)
-    worker = command.worker()
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not command.learners():
+        time.sleep(0.05)
+    (worker,), (learner,) = command.workers(), command.learners()
     command.process.kill()
     command.process.communicate()
-    end = time.monotonic() + 30
-    while time.monotonic() < end and os.path.exists(f"/proc/{worker}"):
-        time.sleep(0.05)
-    assert not os.path.exists(f"/proc/{worker}")
+    for child in (worker, learner):
+        while time.monotonic() < end and os.path.exists(f"/proc/{child}"):
+            time.sleep(0.05)
+        assert not os.path.exists(f"/proc/{child}")
 
 
 @pytest.mark.slow  # a restart under load is tested above, and a locked database below

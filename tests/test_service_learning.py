@@ -150,13 +150,13 @@ def test_clicks_move_the_candidate_the_gate_activates_it_and_a_rollback_undoes_i
         assert back["results"] == uniform["results"]
         user.answer(4)
         assert versions(client)["active"] == newest["made_from"], "what was undone must not come back at once"
-        candidate = client.service.learning.candidate("default")
+        candidate = client.service.candidates.ranking("default")
         n_log = client.get("/profiles").json()[1]["n_pages"]
 
     # A restart reads the log after the rollback, and arrives at the same candidate.
     with serving(source(collection), tmp_path, random_state=1) as client:
         wait_until_learned(client)
-        np.testing.assert_array_equal(client.service.learning.candidate("default").weights, candidate.weights)
+        np.testing.assert_array_equal(client.service.candidates.ranking("default").weights, candidate.weights)
         assert client.get("/profiles").json()[1]["n_pages"] == n_log
         assert versions(client)["active"] == newest["made_from"]
 
@@ -204,7 +204,7 @@ def test_two_processes_over_one_database_agree(collection, tmp_path):
         end = time.monotonic() + 30
         while time.monotonic() < end:
             results = two.post("/search", json={"item": 3, "k": 1})
-            learned = [client.service.learning.candidate("default") for client in (one, two)]
+            learned = [client.service.candidates.ranking("default") for client in (one, two)]
             if (
                 results.json()["version"] == number
                 and two.get("/items/9000").status_code == 200
@@ -227,7 +227,7 @@ def test_the_candidate_shows_its_weights_and_how_many_pages_it_learned(collectio
         User(client, collection[1], seed=2).answer(7)
         shown = client.get("/profiles/default/candidate").json()
         assert shown["n_learned"] == 7
-        learned = client.service.learning.candidate("default")
+        learned = client.service.candidates.ranking("default")
         np.testing.assert_array_equal(np.float32(shown["weights"]), learned.weights)
         assert (shown["kind"], learned.kind) == ("QueryVectorRanker", "QueryVectorRanker")
         assert np.ptp(shown["weights"]) > 0
@@ -287,7 +287,7 @@ def test_a_page_that_cannot_be_learned_from_is_set_aside_and_named(collection, t
     monkeypatch.setattr(learner.ClickLearner, "learn", fail_at_third)
     with serving(source(collection), tmp_path, random_state=2) as client:
         User(client, collection[1], seed=2).answer(6)
-        assert client.service.learning.set_aside == {"default": {3}}
+        assert client.service.store.candidates.set_aside("default") == {3}
         assert "page 3 of profile default cannot be learned from" in caplog.text
         assert 'bitrank_pages_set_aside{profile="default"} 1.0' in client.get("/metrics").text
         assert client.get("/healthz").json() == {"status": "ok"}
@@ -306,13 +306,15 @@ def test_failed_learning_is_reported_and_starts_again(collection, tmp_path, monk
         page = client.post("/search", json={"item": 3}).json()
         body = {"page_token": page["page_token"], "clicked": [page["results"][0]["id"]]}
         assert client.post("/feedback", json=body).status_code == 201
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while "learning" not in client.get("/healthz").json() and time.monotonic() < end:
             time.sleep(0.05)
         assert client.get("/healthz").json() == {"status": "ok", "learning": "failing"}
         assert client.post("/search", json={"item": 3}).status_code == 200
         broken[0] = False
         wait_until_learned(client)
+        while "learning" in client.get("/healthz").json() and time.monotonic() < end:
+            time.sleep(0.05)
         assert client.get("/healthz").json() == {"status": "ok"}
         assert "bitrank_learning_failures 0.0" not in client.get("/metrics").text
 

@@ -313,7 +313,7 @@ def test_a_database_of_the_first_format_is_migrated(base):
     store.profiles.add("shop", Ranking(np.ones(N_BITS, np.float32)), "uniform")
     store.close()
     with psycopg.connect(base, autocommit=True) as connection:
-        connection.execute("DROP TABLE bitrank.blobs, bitrank.requests")
+        connection.execute("DROP TABLE bitrank.blobs, bitrank.requests, bitrank.candidates, bitrank.pages_set_aside")
         connection.execute("ALTER TABLE bitrank.pages DROP COLUMN signed, DROP COLUMN client")
         connection.execute("ALTER TABLE bitrank.versions DROP COLUMN ranker")
         connection.execute("ALTER TABLE bitrank.pages RENAME TO clicks")

@@ -1,4 +1,4 @@
-"""The store on SQLite: databases of older formats are migrated, and those of the future refused."""
+"""The store: databases of older formats are migrated, those of the future refused, and candidates published."""
 
 import json
 import sqlite3
@@ -9,9 +9,12 @@ import pytest
 from threads import in_threads
 
 from bitrank.feedback import ClickLearner
+from bitrank.service.candidates import Candidates
 from bitrank.service.store import Store
+from bitrank.service.store.candidates import PageSetAside, Progress, Publication
 from bitrank.service.store.migrations import FORMAT, MIGRATIONS
 from bitrank.service.store.page_log import read_page
+from bitrank.service.store.rankings import Ranking
 
 GOLDEN = Path(__file__).parent / "golden"
 N_BITS = 12
@@ -125,3 +128,70 @@ def test_a_database_of_a_later_format_is_refused(tmp_path):
     connection.close()
     with pytest.raises(ValueError, match=f"must have format {FORMAT} or older, got one with 99"):
         opened(tmp_path / "bitrank.db")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def two_stores(request, tmp_path):
+    """Two stores over one database."""
+    url = f"sqlite:///{tmp_path / 'bitrank.db'}"
+    if request.param == "postgresql":
+        postgres = request.getfixturevalue("postgres")
+        url = postgres.url(postgres.new_base())
+    stores = [Store(url, n_bits) for n_bits in (N_BITS, None)]
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def test_what_two_learners_publish_and_others_read(two_stores):
+    one, other = two_stores
+    assert (one.n_bits, other.n_bits) == (N_BITS, N_BITS)
+    for name in ("default", "shop"):
+        one.profiles.add(name, Ranking(np.ones(N_BITS, np.float32)), "uniform")
+    reader = Candidates(other.candidates)
+
+    def publish(store, choice, position, ranking=None, *, is_new=True, aside=()):
+        store.candidates.publish([Publication("shop", Progress(choice, position), is_new, ranking)], aside)
+        reader.refresh()
+        weights = reader.ranking("shop")
+        return reader.position("shop"), None if weights is None else weights.weights.tolist()
+
+    first, second = (Ranking(np.full(N_BITS, value, np.float32)) for value in (2, 3))
+    assert other.candidates.progress("shop") is None
+    assert publish(one, 1, 3) == (3, None)
+    assert publish(one, 1, 5, first) == (5, first.weights.tolist())
+    kept = reader.ranking("shop")
+    assert publish(one, 1, 6, is_new=False) == (6, first.weights.tolist())
+    assert reader.ranking("shop") is kept, "a ranking that stayed is not read again"
+    assert publish(other, 1, 4, second) == (6, first.weights.tolist()), "a learner that is behind changes nothing"
+    assert publish(other, 1, 6, second) == (6, second.weights.tolist())
+    assert publish(one, 2, 6) == (6, None), "after a user's choice there is no candidate"
+    assert publish(other, 1, 9, second) == (6, None)
+    assert other.candidates.progress("shop") == Progress(2, 6)
+    assert (reader.position("default"), reader.ranking("default")) == (0, None)
+
+    page = PageSetAside("shop", 4, "ValueError('damaged')")
+    for store in (one, other):  # both may find the same page
+        publish(store, 2, 6, aside=[page])
+    assert one.candidates.set_aside("shop") == {4}
+    assert one.candidates.set_aside("default") == set()
+    assert other.candidates.n_set_aside() == {"shop": 1}
+
+    sample = np.arange(6, dtype=np.uint8).reshape(3, 2)
+    one.candidates.keep_sample(sample)
+    number, kept = other.candidates.sample(-1)
+    np.testing.assert_array_equal(kept, sample)
+    other.candidates.keep_sample(sample)
+    assert one.candidates.sample(number) == (number, None), "the same sample is no change"
+    other.candidates.keep_sample(sample[:2])
+    assert one.candidates.sample(number)[1].shape == (2, 2)
+
+
+def test_alarms_are_those_of_the_newest_finding(tmp_path):
+    store = opened(tmp_path / "bitrank.db")
+    for name in ("default", "shop", "quiet"):
+        store.profiles.add(name, Ranking(np.ones(N_BITS, np.float32)), "uniform")
+    for profile, n_pages, alarm in (("shop", 1, True), ("shop", 2, False), ("default", 1, False), ("default", 9, True)):
+        store.gate.record(profile, n_pages, {"alarm": alarm}, 1, None)
+    assert store.gate.alarms() == {"shop": False, "default": True}
+    store.close()

@@ -58,7 +58,7 @@ def add_parser(commands: Any) -> None:
     add("--db", metavar="URL", help="postgresql://… instead of --data: a database that several services may share")
     add("--host", help="address to listen on; any but loopback needs a token (default: 127.0.0.1)")
     add("--port", type=int, help="port to listen on; 0 takes any free one (default: 8000)")
-    add("--workers", type=int, help="processes that answer requests (default: 1)")
+    add("--workers", type=int, help="processes that answer requests; one more learns (default: 1)")
     add(
         "--token-file",
         type=Path,
@@ -125,8 +125,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     from bitrank.ranking import load_ranker
     from bitrank.service import process, sources
     from bitrank.service.engine_index import EngineIndex
+    from bitrank.service.learner import Learner
+    from bitrank.service.link import Link
     from bitrank.service.service import Service
     from bitrank.service.settings import check_host
+    from bitrank.service.store import Store
 
     settings = _settings(arguments)
     check_host(arguments.host, settings)
@@ -144,7 +147,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     address = f"http://{host}:{bound.getsockname()[1]}/"
 
-    def make() -> Service:
+    def make(link: Link) -> Service:
         files = arguments.items, arguments.hasher, arguments.image_features
         if arguments.engine is not None:
             engine = connect(arguments.engine, arguments.table)
@@ -155,14 +158,17 @@ def _serve(arguments: argparse.Namespace) -> int:
         else:
             source = sources.embedded_digits()
         ranker = None if arguments.ranker is None else load_ranker(arguments.ranker)
-        return Service(source, url, settings, ranker)
+        return Service(source, url, settings, ranker, link)
+
+    def make_learner(link: Link) -> Learner:
+        return Learner(Store(url), settings, link)
 
     def ready(service: Service) -> None:
         collection = service.collection
         print(f"bitrank serves {collection.name}, {len(collection)} items, at {address}")
         print(f"clicks and versions are kept in {place}; stop with Ctrl-C", flush=True)
 
-    return process.serve(bound, make, ready, arguments.workers)
+    return process.serve(bound, make, make_learner, ready, arguments.workers)
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

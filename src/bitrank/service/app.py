@@ -83,7 +83,7 @@ def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
     def healthy() -> dict[str, str]:
         """Say whether the service can read its database, and whether learning fails."""
         service.store.profiles.n_pages()
-        return {"status": "ok"} | ({"learning": "failing"} if service.learning.failing else {})
+        return {"status": "ok"} | ({"learning": "failing"} if service.link.failing else {})
 
     @app.get("/metrics", tags=["operations"], response_class=PlainTextResponse)
     def show_metrics() -> Response:
@@ -112,22 +112,21 @@ def _add_pages(app: FastAPI, service: Service) -> None:
 
 def _gauges(service: Service) -> Iterator[Gauge]:
     n_pages = service.store.profiles.n_pages()
-    service.refresh_active()  # only now, so that it knows all these profiles
+    service.candidates.refresh()
+    service.refresh_active()  # only now, so that it knows all these profiles, and what was decided about candidates
+    rings, n_aside = service.store.gate.alarms(), service.store.candidates.n_set_aside()
     yield "items", "Items in the collection", [], [([], len(service.collection))]
     yield "pages_logged", "Answered pages in the log", ["profile"], [([name], n) for name, n in n_pages.items()]
     versions = [([name], float(service.active(name).number)) for name in n_pages]
     yield "active_version", "Number of the active version", ["profile"], versions
-    alarms = [([name], float(service.learning.alarms.get(name, False))) for name in n_pages]
+    alarms = [([name], float(rings.get(name, False))) for name in n_pages]
     yield "drift_alarm", "1 where the active version ranks recent clicks worse than Hamming", ["profile"], alarms
-    aside = [([name], float(len(service.learning.set_aside.get(name, ())))) for name in n_pages]
+    aside = [([name], float(n_aside.get(name, 0))) for name in n_pages]
     yield "pages_set_aside", "Answered pages that could not be learned from; the log names them", ["profile"], aside
-    yield (
-        "learning_failures",
-        "Failures of learning, after each of which it restarted",
-        [],
-        [([], float(service.learning.n_failures))],
-    )
-    behind = [([name], service.learning.behind(name, n)) for name, n in n_pages.items()]
+    link = service.link
+    yield "learning_failing", "1 while learning fails or its process is down", [], [([], float(link.failing))]
+    yield "learning_failures", "Failures of learning, each followed by a restart", [], [([], float(link.n_failures))]
+    behind = [([name], max(0, n - service.candidates.position(name))) for name, n in n_pages.items()]
     yield "pages_to_learn", "Answered pages in the log that are not yet learned from", ["profile"], behind
 
 

@@ -1,4 +1,4 @@
-"""`Learning`: one learner per profile, the gate's decisions, and the alarm.
+"""`Learning`: one learner per profile, the gate's decisions, and what is published of them.
 
 Learners follow the log in the store, not the requests: pages that other processes logged reach them as well, and after
 a restart they catch up by themselves.
@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import hmac
 import logging
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from bitrank import feedback
+from bitrank.ranking.threads import one_blas_thread
 from bitrank.service.settings import Settings
 from bitrank.service.store import Store
+from bitrank.service.store.candidates import PageSetAside, Progress, Publication
 from bitrank.service.store.page_log import read_page
 from bitrank.service.store.profiles import Version
 from bitrank.service.store.rankings import Ranking, ranking_of
-from bitrank.vocabulary import Codes
 
 logger = logging.getLogger("bitrank.service")
 
 MEMORY = 5000  # Newest pages of a log that a new learner reads.
 BATCH = 4  # Pages learned before another profile has its turn.
+PUBLISH_S = 0.2  # Candidates are published this often at most.
 
 
 @dataclass
@@ -34,7 +37,20 @@ class _Follower:
     active: int  # the version that was active at its last step
     position: int  # last page that it learned from
     decided: int  # last page that the gate decided at
+    published: Progress | None  # by this learner, or by one before it
+    is_new: bool  # whether the candidate is not yet published
     candidate: Ranking | None = None
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.choice, self.position)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether there is something to publish; a learner that catches up first publishes nothing."""
+        if self.published is None or self.progress > self.published:
+            return True
+        return self.is_new and self.progress == self.published
 
 
 class Learning:
@@ -43,47 +59,57 @@ class Learning:
     Parameters
     ----------
     store : Store
-    sample : packed codes of the collection, or of some of its items drawn at random
-    n_bits : int
+        Holds the log, and a sample of the collection.
     settings : Settings
     """
 
-    def __init__(self, store: Store, sample: Codes, n_bits: int, settings: Settings) -> None:
-        self._store, self.sample, self._n_bits, self._settings = store, sample, n_bits, settings
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
         self._secret = hmac.digest(store.secret, b"held-out pages", "sha256")
         self._followers: dict[str, _Follower] = {}
-        self.alarms = {name: store.gate.last_alarm(name) for name in store.profiles.n_pages()}
-        self.set_aside: dict[str, set[int]] = {}  # numbers of pages that could not be learned from, by profile
-        self.n_failures, self.failing = 0, False  # steps that failed, and whether the last one did
+        self._active: dict[str, Version] = {}
+        self._active_read = self._sample_read = -1
+        self._aside: dict[str, set[int]] = {}  # numbers of pages that could not be learned from, by profile
+        self._aside_unsaved: list[PageSetAside] = []
+        self._published_at = -PUBLISH_S
 
     def restart(self) -> None:
         """Forget the learners after a failure: they start again from the log, without the pages set aside."""
         self._followers.clear()
-        self.n_failures += 1
-        self.failing = True
 
-    def candidate(self, profile: str) -> Ranking | None:
-        """Return the candidate of a profile; None before the first decision."""
-        follower = self._followers.get(profile)
-        return None if follower is None else follower.candidate
-
-    def position(self, profile: str) -> int:
-        """Return the number of the last page that a profile's learner has read."""
-        follower = self._followers.get(profile)
-        return 0 if follower is None else follower.position
-
-    def behind(self, profile: str, n_pages: int) -> int:
-        """Count the logged pages that are not learned yet."""
-        return n_pages - self.position(profile)
-
-    def step(self, active: dict[str, Version]) -> bool:
+    @one_blas_thread
+    def step(self) -> bool:
         """Learn some new pages of every profile, and decide where due; returns whether there are more."""
-        more = False
-        for profile, n_pages in self._store.profiles.n_pages().items():
-            if profile in active and n_pages:
-                more |= self._learn(profile, n_pages, active[profile])
-        self.failing = False
+        more, n_pages_of = False, self._store.profiles.n_pages()
+        self._refresh()  # only now: a user's choice that came before a page is then known with the page
+        for profile, n_pages in n_pages_of.items():
+            if profile in self._active and n_pages:
+                more |= self._learn(profile, n_pages, self._active[profile])
         return more
+
+    def publish(self) -> bool:
+        """Publish what is new, unless that was done a moment ago; returns whether something is left to publish."""
+        ahead = {profile: follower for profile, follower in self._followers.items() if follower.is_ahead}
+        if not ahead and not self._aside_unsaved:
+            return False
+        if time.monotonic() < self._published_at + PUBLISH_S:
+            return True
+        publications = [Publication(name, one.progress, one.is_new, one.candidate) for name, one in ahead.items()]
+        self._store.candidates.publish(publications, self._aside_unsaved)
+        self._published_at = time.monotonic()
+        self._aside_unsaved = []
+        for follower in ahead.values():
+            follower.published, follower.is_new = follower.progress, False
+        return False
+
+    def _refresh(self) -> None:
+        """Read activations and the sample of the collection, where they changed."""
+        read, active = self._store.profiles.active(self._active_read)
+        if read != self._active_read:
+            self._active_read, self._active = read, active
+        read, sample = self._store.candidates.sample(self._sample_read)
+        if sample is not None:
+            self._sample_read, self._sample = read, sample
 
     def _learn(self, profile: str, n_pages: int, active: Version) -> bool:
         follower = self._followers.get(profile)
@@ -92,24 +118,28 @@ class Learning:
         follower.active = active.number
         if follower.position >= n_pages:
             return False
-        follower.learner.sample = self.sample
+        follower.learner.sample = self._sample
         for row in self._store.pages.after(profile, follower.position, BATCH):
             try:
-                learnable = row.number not in self.set_aside.get(profile, ())
+                learnable = row.number not in self._aside[profile]
                 if learnable and (row.signed or self._settings.learn_imported):
                     follower.learner.learn(read_page(row), number=row.number, version=row.version)
-            except Exception:  # it stays in the log, and the pages after it are still learned
+            except Exception as error:  # it stays in the log, and the pages after it are still learned
                 logger.exception("page %s of profile %s cannot be learned from", row.number, profile)
-                self.set_aside.setdefault(profile, set()).add(int(row.number))
+                self._aside[profile].add(int(row.number))
+                self._aside_unsaved.append(PageSetAside(profile, int(row.number), f"{error!r:.500}"))
             if follower.learner.due and row.number > follower.decided:
                 follower.position = row.number
                 self._decide(profile, follower, active)
                 break  # another version may be active now
             if row.number == n_pages and follower.learner.stale:
                 follower.learner.update()
-                follower.candidate = ranking_of(follower.learner.candidate, self.sample)
+                self._take_candidate(follower)
             follower.position = row.number  # only now: whoever waits for it wants the candidate of this page
         return follower.position < n_pages
+
+    def _take_candidate(self, follower: _Follower) -> None:
+        follower.candidate, follower.is_new = ranking_of(follower.learner.candidate, self._sample), True
 
     def _last_choice(self, profile: str) -> int:
         return self._store.profiles.last_choice(profile).number
@@ -117,14 +147,17 @@ class Learning:
     def _start(self, profile: str, n_pages: int, active: Version) -> _Follower:
         # A user who rolls back or activates another version does not want what was learned until then.
         choice = self._store.profiles.last_choice(profile)
-        learner = feedback.ClickLearner(self.sample, n_bits=self._n_bits, secret=self._secret, random_state=0)
+        learner = feedback.ClickLearner(self._sample, n_bits=self._store.n_bits, secret=self._secret, random_state=0)
         learner.n_looks, decided = self._store.gate.count(profile, choice.n_pages)
         position = max(choice.n_pages, n_pages - MEMORY)
-        return _Follower(learner, choice.number, active.number, position, decided)
+        self._aside.setdefault(profile, set()).update(self._store.candidates.set_aside(profile))
+        published = self._store.candidates.progress(profile)
+        is_new = published is None or published.choice != choice.number  # no candidate instead of the one before
+        return _Follower(learner, choice.number, active.number, position, decided, published, is_new)
 
     def _decide(self, profile: str, follower: _Follower, active: Version) -> None:
         decision = follower.learner.decide(active.ranking.as_ranker(), active.number)
-        follower.candidate = ranking_of(follower.learner.candidate, self.sample)
+        self._take_candidate(follower)
         undo = decision.alarm and active.origin == "clicks" and self._settings.auto_rollback
         figures: dict[str, Any] = {
             "active": decision.active,
@@ -140,4 +173,3 @@ class Learning:
         candidate = follower.candidate if decision.activate and not undo else None
         self._store.gate.record(profile, follower.position, figures, active.number, candidate, undo=undo)
         follower.decided = follower.position
-        self.alarms[profile] = bool(decision.alarm)

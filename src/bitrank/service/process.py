@@ -1,4 +1,4 @@
-"""Run the service: one socket, worker processes, and a parent that restarts those that die.
+"""Run the service: one socket, worker processes, one learner process, and a parent that restarts those that die.
 
 The parent keeps the socket open meanwhile, so that clients wait a moment instead of being refused.
 """
@@ -16,21 +16,29 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
+from bitrank import feedback
 from bitrank.service.app import create_app
+from bitrank.service.learner import Learner
+from bitrank.service.link import Link
 from bitrank.service.protocol import Protocol
 from bitrank.service.service import Service
 
 MAX_FAILED = 5  # Give up after this many failed starts, if none ever succeeded.
 MAX_PAUSE_S = 30.0  # The longest wait before a restart, once a worker has served.
+LONG_LIFE_S = 60.0  # A learner that lived this long is started again at once; others wait a second more each time.
 
-Make = Callable[[], Service]
+Make = Callable[[Link], Service]
+MakeLearner = Callable[[Link], Learner]
 Ready = Callable[[Service], None]
 _SIGNALS = {signal.SIGTERM, signal.SIGINT}
+_MISTAKES = (ValueError, OSError, ModuleNotFoundError, SQLAlchemyError)  # of the operator, or of the surroundings
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -50,10 +58,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Child(NamedTuple):
-    """A running worker."""
+    """A running worker, or the learner."""
 
     pid: int
-    ready: int  # a pipe that holds a byte once it serves
+    ready: int  # a pipe that holds a byte once a worker serves
+    learns: bool
+    started: float
 
     def served(self) -> bool:
         """Return whether it ever served, and close the pipe; only after its end."""
@@ -61,51 +71,68 @@ class _Child(NamedTuple):
             return bool(pipe.read(1))
 
 
-def serve(bound: socket.socket, make: Make, ready: Ready, workers: int = 1) -> int:
+def serve(bound: socket.socket, make: Make, make_learner: MakeLearner, ready: Ready, workers: int = 1) -> int:
     """Serve until SIGTERM or Ctrl-C; returns the exit status.
 
     Parameters
     ----------
     bound : socket
     make : callable
-        Makes the service; called in every worker that starts.
+        Makes the service, with a link to the learner; called in every worker that starts.
+    make_learner : callable
+        Makes the learner; called in its process, after a worker has served.
     ready : callable
         Called with the service in the first worker.
     workers : int
         Processes that answer requests.
     """
     _allow_many_connections()
-    return _Parent(bound, make, ready).run(workers)
+    return _Parent(bound, make, make_learner, ready).run(workers)
 
 
 class _Parent:
-    """The process that starts workers and waits for them."""
+    """The process that starts workers and the learner and waits for them."""
 
-    def __init__(self, bound: socket.socket, make: Make, ready: Ready) -> None:
-        self._bound, self._make, self._ready = bound, make, ready
+    def __init__(self, bound: socket.socket, make: Make, make_learner: MakeLearner, ready: Ready) -> None:
+        self._bound, self._make, self._make_learner, self._ready = bound, make, make_learner, ready
         self._alive_read, self._alive_write = os.pipe()  # closes when the parent ends
+        self._link = Link()
         self._children: dict[int, _Child] = {}
         self._stopping = self._served_once = False
-        self._n_failed = 0
+        self._n_failed = self._n_short_lives = 0
+        self._learner_due = 0.0  # when to start the learner, if it is not running
 
     def run(self, workers: int) -> int:
-        """Keep so many workers running; returns the exit status."""
+        """Keep so many workers and a learner running; returns the exit status."""
         handlers = {number: signal.signal(number, self._stop) for number in _SIGNALS}
         status = 0
         try:
             # The first worker creates or migrates the database, and says what is wrong; the others follow.
-            self._start(self._ready)
+            self._start_worker(self._ready)
             while self._children:
-                while len(self._children) < workers and not self._stopping and self._is_serving():
-                    self._start(_nothing)
-                pid, wait_status = self._wait(poll=len(self._children) < workers)
+                complete = self._complete(workers)
+                pid, wait_status = self._wait(poll=not complete and not self._stopping)
                 if pid:
                     status = self._ended(pid, os.waitstatus_to_exitcode(wait_status)) or status
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             os.close(self._alive_write)
+            self._link.close()
         return status
+
+    def _complete(self, workers: int) -> bool:
+        """Start the workers and the learner that are missing, if it is time; returns whether all are running."""
+        n_learners = sum(child.learns for child in self._children.values())
+        n_workers = len(self._children) - n_learners
+        if self._is_serving():
+            while n_workers < workers and not self._stopping:
+                self._start_worker(_nothing)
+                n_workers += 1
+            if not n_learners and not self._stopping and time.monotonic() >= self._learner_due:
+                self._start(lambda _: _learn(self._make_learner, self._link, self._alive_read), learns=True)
+                n_learners = 1
+        return n_workers >= workers and n_learners > 0
 
     def _wait(self, poll: bool) -> tuple[int, int]:
         if not poll:
@@ -124,8 +151,13 @@ class _Parent:
         return self._served_once
 
     def _ended(self, pid: int, status: int) -> int:
-        """Start a worker that died again; returns the exit status where that is the end."""
-        served = self._children.pop(pid).served()
+        """Start a worker or learner that died again; returns the exit status where that is the end."""
+        child = self._children.pop(pid)
+        served = child.served()
+        if child.learns:
+            if not self._stopping:
+                self._learner_ended(child, status)
+            return 0
         self._served_once |= served
         self._n_failed = 0 if served else self._n_failed + 1
         if self._stopping or status == 0:
@@ -136,19 +168,34 @@ class _Parent:
         if not self._served_once and (status > 0 or self._n_failed == MAX_FAILED):
             self._stop()
             return abs(status)
-        outcome = f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        print(f"bitrank serve: the worker {outcome}, starting it again", file=sys.stderr, flush=True)
+        print(f"bitrank serve: the worker {_outcome(status)}, starting it again", file=sys.stderr, flush=True)
         time.sleep(min(self._n_failed, MAX_PAUSE_S))
         if not self._stopping:
-            self._start(_nothing if self._served_once else self._ready)
+            self._start_worker(_nothing if self._served_once else self._ready)
         return 0
+
+    def _learner_ended(self, child: _Child, status: int) -> None:
+        """Report it, and plan its next start."""
+        self._link.fail()
+        short = time.monotonic() < child.started + LONG_LIFE_S
+        pause = min(self._n_short_lives, MAX_PAUSE_S) if short else 0.0
+        self._n_short_lives = self._n_short_lives + 1 if short else 0
+        self._learner_due = time.monotonic() + pause
+        print(f"bitrank serve: the learner {_outcome(status)}, starting it again", file=sys.stderr, flush=True)
 
     def _stop(self, *_: Any) -> None:
         self._stopping = True
         for pid in list(self._children):
-            os.kill(pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
-    def _start(self, ready: Ready) -> None:
+    def _start_worker(self, ready: Ready) -> None:
+        self._start(
+            lambda ready_write: _work(self._bound, self._alive_read, ready_write, self._link, self._make, ready),
+            learns=False,
+        )
+
+    def _start(self, work: Callable[[int], int], learns: bool) -> None:
         ready_read, ready_write = os.pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the handlers are set
         pid = os.fork()
@@ -160,7 +207,8 @@ class _Parent:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             status = 1
             try:
-                status = _work(self._bound, self._alive_read, ready_write, self._make, ready)
+                _name_process("bitrank-learner" if learns else "bitrank-worker")
+                status = work(ready_write)
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -168,21 +216,18 @@ class _Parent:
                 sys.stderr.flush()
                 os._exit(status)
         os.close(ready_write)
-        self._children[pid] = _Child(pid, ready_read)
+        self._children[pid] = _Child(pid, ready_read, learns, time.monotonic())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _work(bound: socket.socket, parent_read: int, ready_write: int, make: Make, ready: Ready) -> int:
-    def stop_with_parent() -> None:
-        os.read(parent_read, 1)  # returns when the parent ends
-        os.kill(os.getpid(), signal.SIGTERM)
-
+def _work(bound: socket.socket, parent_read: int, ready_write: int, link: Link, make: Make, ready: Ready) -> int:
+    """Serve, in a worker."""
     try:
-        service = make()
-    except (ValueError, OSError, ModuleNotFoundError, SQLAlchemyError) as error:
+        service = make(link)
+    except _MISTAKES as error:
         print(f"bitrank serve: {error}", file=sys.stderr)
         return 1
-    threading.Thread(target=stop_with_parent, name="bitrank-parent", daemon=True).start()
+    _stop_with_parent(parent_read)
     os.write(ready_write, b"1")  # before anybody is told: whoever knows the address may end this process at once
     ready(service)
     # What is loaded now stays for ever: the collector of garbage need not look through it again and again.
@@ -190,6 +235,31 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, make: Make, 
     gc.freeze()
     uvicorn.Server(server_config(service)).run(sockets=[bound])
     return 0
+
+
+def _learn(make_learner: MakeLearner, link: Link, parent_read: int) -> int:
+    """Learn, in the process of the learner; searches come first."""
+    with suppress(OSError):
+        os.nice(5)
+    _stop_with_parent(parent_read)
+    _ = feedback.ClickLearner  # slow to import; until the handlers are set, a signal ends the process at once
+    try:
+        learner = make_learner(link)
+    except _MISTAKES as error:
+        print(f"bitrank serve: {error}", file=sys.stderr)
+        return 1
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: learner.close())
+    learner.run()
+    return 0
+
+
+def _stop_with_parent(parent_read: int) -> None:
+    def stop() -> None:
+        os.read(parent_read, 1)  # returns when the parent ends
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop, name="bitrank-parent", daemon=True).start()
 
 
 def server_config(service: Service, graceful_s: int = 5) -> uvicorn.Config:
@@ -213,8 +283,21 @@ def _allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536) if soft < 65_536 else soft, hard))
 
 
+def _outcome(status: int) -> str:
+    return f"died of {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+
+
+def _name_process(name: str) -> None:
+    """Name this process in `ps` and `top`, on Linux."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name)
+
+
 def _has_byte(pipe: int) -> bool:
-    return bool(select.select([pipe], [], [], 0)[0])
+    """Tell a byte from the end of a process that wrote none."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    return any(events & select.POLLIN for _, events in poll.poll(0))
 
 
 def _nothing(_: Service) -> None:

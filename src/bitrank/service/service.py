@@ -1,4 +1,4 @@
-"""`Service`: a collection, its store and its learners in one place, kept up to date with the store.
+"""`Service`: a collection, its store and what was learned in one place, kept up to date with the store.
 
 Routes call it: it searches, logs answered pages, and knows the active weights of every profile.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -19,9 +18,12 @@ from bitrank.checks import n_threads
 from bitrank.feedback.logged_pages import check_clicked
 from bitrank.index import Index
 from bitrank.service.batching import Batches
+from bitrank.service.candidates import Candidates
 from bitrank.service.clients import Clients
+from bitrank.service.code_table import Sample
 from bitrank.service.collection import Collection, SearchQuery
-from bitrank.service.learning import Learning
+from bitrank.service.learner import Learner
+from bitrank.service.link import Link
 from bitrank.service.page_tokens import Signer
 from bitrank.service.searching import Chosen, Searcher, VersionChoice
 from bitrank.service.settings import Settings
@@ -50,9 +52,23 @@ class ReadOnlyError(ValueError):
 
 
 class Service:
-    """A collection, its store, and the weights of every profile."""
+    """A collection, its store, and the weights of every profile.
 
-    def __init__(self, source: Source, url: str, settings: Settings, ranker: Ranker | None = None) -> None:
+    Parameters
+    ----------
+    source : Source
+    url : str
+        The database.
+    settings : Settings
+    ranker : Ranker, optional
+        The first version of the default profile, or a new one.
+    link : Link, optional
+        Leads to a learner in another process. Without one, the service learns on a thread.
+    """
+
+    def __init__(
+        self, source: Source, url: str, settings: Settings, ranker: Ranker | None = None, link: Link | None = None
+    ) -> None:
         if ranker is not None and ranker.n_bits_ != source.index.n_bits:
             raise ValueError(f"the ranker must rank codes of {source.index.n_bits} bits, got {ranker.n_bits_}")
         self.settings = settings
@@ -70,16 +86,21 @@ class Service:
         self._applied = -1
         self._refreshing = threading.Lock()
         self.refresh_active()
-        self.learning = Learning(self.store, self.collection.sample.codes, source.index.n_bits, settings)
+        self._kept_sample: Sample | None = None
+        self.candidates = Candidates(self.store.candidates)
+        self.candidates.refresh()
+        self._keep_sample()
         self.signer = Signer(self.store.secret)
         self.clients = Clients(self.store.secret, settings.proxies, settings.sessions)
         self.searcher = Searcher(self.collection, self.signer, settings, self.ranking)
         self.batches = Batches(self.searcher.run, self._is_long, self.searchers)
-        self._woken, self._closed = threading.Event(), threading.Event()
-        # Two threads, since learning may take longer than a version may take to become active in every process.
-        self._workers = [threading.Thread(target=work, daemon=True) for work in (self._follow, self._learn)]
-        for worker in self._workers:
-            worker.start()
+        self.link = Link() if link is None else link
+        self._learner = Learner(self.store, settings, self.link) if link is None else None
+        self._closed = threading.Event()
+        tasks = [self._follow] if self._learner is None else [self._follow, self._learner.run]
+        self._threads = [threading.Thread(target=task, daemon=True) for task in tasks]
+        for thread in self._threads:
+            thread.start()
 
     def _add_default(self, index_weights: Weights | None, ranker: Ranker | None) -> None:
         """Create the default profile, or add a ranker to it that is new, and activate that."""
@@ -97,9 +118,12 @@ class Service:
     def close(self) -> None:
         """Stop searching and learning, and close the database."""
         self._closed.set()
-        self._woken.set()
-        for worker in self._workers:
-            worker.join()
+        if self._learner is not None:
+            self._learner.close()
+        for thread in self._threads:
+            thread.join()
+        if self._learner is not None:
+            self.link.close()
         self.searchers.shutdown()
         self.store.close()
 
@@ -107,47 +131,31 @@ class Service:
         return self.collection.is_remote or n_searches * len(self.collection) > MAX_CODES_ON_LOOP
 
     def wake(self) -> None:
-        """Learn what is new in the store now, not at the next poll."""
-        self._woken.set()
+        """Learn what is new in the store now, not at the learner's next poll."""
+        self.link.wake()
+
+    def _keep_sample(self) -> None:
+        """Keep the sample of the collection where the learner reads it, if it changed."""
+        sample = self.collection.sample
+        if sample is not self._kept_sample:
+            self.store.candidates.keep_sample(sample.codes)
+            self._kept_sample = sample
 
     def _follow(self) -> None:
         """Poll the store for changes by other processes."""
+        # The imports that the first choice and the first vector need take a second: do them now, while nobody waits.
+        _ = feedback.adapt_to_choices, self.collection.hasher
         while not self._closed.wait(POLL_S):
             try:
                 self.collection.refresh()
                 self.collection.refresh_sample()
+                self._keep_sample()
+                self.candidates.refresh()
                 self.refresh_active()
             except SQLAlchemyError as error:
                 logger.warning("the database does not answer, trying again: %s", error)
             except Exception:  # whatever it is, it must not end this thread
                 logger.exception("changes of others cannot be applied, trying again")
-
-    def _learn(self) -> None:
-        """Learn from new pages, at once where this process logged them."""
-        # The imports that the first page and the first vector need take a second: do them now, while nobody waits.
-        _ = feedback.ClickLearner, feedback.adapt_to_choices, self.collection.hasher
-        more = False
-        while not self._closed.is_set():
-            if not more:
-                self._woken.wait(POLL_S)
-                self._woken.clear()
-            try:
-                self.refresh_active()
-                self.learning.sample = self.collection.sample.codes
-                start = time.monotonic()
-                more = self.learning.step(self._active)
-                self.refresh_active()
-                if more:
-                    # A long queue of pages may take half of this thread's time: searches come first.
-                    self._closed.wait(time.monotonic() - start)
-            except SQLAlchemyError:
-                more = False  # `_follow` logs it
-                self._closed.wait(POLL_S)
-            except Exception:  # a commit of unknown outcome, or a mistake: learning goes on from the log
-                logger.exception("learning failed, starting again from the log")
-                self.learning.restart()
-                more = False
-                self._closed.wait(POLL_S)
 
     # Weights
 
@@ -184,7 +192,7 @@ class Service:
         if version is None or version == active.number:
             return Chosen(active.number, active.ranking, active.origin == "clicks")
         if version == "candidate":
-            candidate = self.learning.candidate(profile)
+            candidate = self.candidates.ranking(profile)
             return Chosen(version, active.ranking if candidate is None else candidate)
         stored = self.store.profiles.version(profile, version)
         if stored is None:

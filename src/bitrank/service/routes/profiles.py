@@ -142,7 +142,8 @@ def routes(service: Service) -> APIRouter:
     @router.get("/profiles/{name}/candidate")
     def candidate(name: Name) -> schemas.Candidate:
         """Show the candidate, which follows an answered page within a moment; the gate may make it a version."""
-        n_learned = service.learning.position(name)  # first: the weights have then learned from as many pages or more
+        service.candidates.refresh()
+        n_learned = service.candidates.position(name)  # first: the weights have then learned from as many pages or more
         with refusals():
             ranking = service.ranking(name, "candidate").ranking
         return schemas.Candidate(n_learned=n_learned, kind=ranking.kind, weights=ranking.weights.tolist())

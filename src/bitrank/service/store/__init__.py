@@ -1,4 +1,4 @@
-"""What survives a crash: items, logged pages, versions and gate decisions in one database.
+"""What survives a crash: items, logged pages, versions, gate decisions and candidates in one database.
 
 The index, the learners and the active weights in memory are rebuilt from it. Every method is one transaction, and what
 it returns is committed.
@@ -10,6 +10,7 @@ import numpy as np
 
 from bitrank.index import Index
 from bitrank.service.engine_index import EngineIndex
+from bitrank.service.store.candidates import CandidateStore
 from bitrank.service.store.database import Database
 from bitrank.service.store.gate_log import GateLog
 from bitrank.service.store.items import ItemStore
@@ -34,14 +35,15 @@ class Store:
     >>> store.close()
     """
 
-    def __init__(self, url: str, n_bits: int) -> None:
+    def __init__(self, url: str, n_bits: int | None = None) -> None:
         self._database = Database(url, n_bits)
-        self.secret = self._database.secret
+        self.secret, self.n_bits = self._database.secret, self._database.n_bits
         self.requests = RequestLog(self._database)
         self.items = ItemStore(self._database)
         self.pages = PageLog(self._database)
         self.profiles = ProfileStore(self._database)
         self.gate = GateLog(self._database)
+        self.candidates = CandidateStore(self._database)
 
     def check_collection(self, index: Index | EngineIndex) -> None:
         """Check that the database belongs to this index; a new one remembers a sample of its items.

@@ -32,19 +32,22 @@ class Database:
     ----------
     url : str
         `sqlite:///…` or `postgresql://…`.
-    n_bits : int
-        Bits per code; a database of codes with another number is refused.
+    n_bits : int, optional
+        Bits per code; a database of codes with another number is refused. By default, those of the database, which
+        must have been used before.
 
     Attributes
     ----------
+    n_bits : int
+        Bits per code.
     secret : bytes
         A key that never leaves the database and its services. It signs page tokens.
     """
 
-    def __init__(self, url: str, n_bits: int) -> None:
+    def __init__(self, url: str, n_bits: int | None = None) -> None:
         self._engine, self._write_lock = connect(url)
         self._writer = self._engine.execution_options(writes=True)
-        self.secret = b""
+        self.secret, self.n_bits = b"", 0
         try:
             self._prepare(n_bits)
         except BaseException:
@@ -94,7 +97,7 @@ class Database:
                 kept = connection.scalar(query)
         return bytes(kept or b"")
 
-    def _prepare(self, n_bits: int) -> None:
+    def _prepare(self, n_bits: int | None) -> None:
         """Create or migrate the tables; of several processes that start at once, one does."""
         try:
             with self.write() as connection:
@@ -103,15 +106,17 @@ class Database:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(PREPARING)))
                     create_schema(connection)
                 migrations.prepare(connection)
-                _insert_once(connection, facts, "n_bits", n_bits)
-                for name in ("items", "versions"):
+                if n_bits is not None:
+                    _insert_once(connection, facts, "n_bits", n_bits)
+                for name in ("items", "versions", "candidates", "sample"):
                     _insert_once(connection, changes, name, 0)
                 _insert_once(connection, blobs, "secret", secrets.token_bytes(32))
                 self.secret = connection.execute(sa.select(blobs.c.value).where(blobs.c.name == "secret")).scalar_one()
                 stored_n_bits = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "n_bits"))
         except sa.exc.DBAPIError as error:
             raise ConnectionError(f"the database cannot be used: {error.orig}") from None
-        if stored_n_bits != n_bits:
+        self.n_bits = int(stored_n_bits or 0)
+        if self.n_bits != (n_bits or self.n_bits):
             raise ValueError(
                 f"the database must have n_bits {n_bits}, got one with {stored_n_bits}: choose another with --data"
             )

@@ -67,9 +67,14 @@ class GateLog:
             n, last = connection.execute(query.where(quality.c.n_pages > after)).one()
         return int(n), max(after, int(last or 0))
 
-    def last_alarm(self, profile: str) -> bool:
-        """Read whether the newest finding is an alarm."""
-        return any(finding["alarm"] for finding in self.findings(profile, 1))
+    def alarms(self) -> dict[str, bool]:
+        """Read whether the newest finding of each profile is an alarm; profiles without any are left out."""
+        newest = sa.select(quality.c.profile, sa.func.max(quality.c.n_pages).label("n_pages"))
+        newest_of = newest.group_by(quality.c.profile).subquery()
+        same = sa.and_(quality.c.profile == newest_of.c.profile, quality.c.n_pages == newest_of.c.n_pages)
+        query = sa.select(quality.c.profile, quality.c.figures).join(newest_of, same)
+        with self._database.read() as connection:
+            return {row.profile: bool(json.loads(row.figures)["alarm"]) for row in connection.execute(query)}
 
     def findings(self, profile: str, limit: int) -> list[dict[str, Any]]:
         """Read the newest findings, oldest first."""

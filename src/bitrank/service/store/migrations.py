@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from bitrank.service.store.tables import facts, metadata
 
-FORMAT = 5
+FORMAT = 6
 # The statements that turn the previous format into each new one. Never change an entry: add one.
 MIGRATIONS = {
     2: (  # `n_clicks` counted pages
@@ -22,6 +22,7 @@ MIGRATIONS = {
     ),
     4: (),  # a new table, `requests`
     5: ("ALTER TABLE versions ADD COLUMN ranker BYTEA",),
+    6: (),  # new tables, `candidates` and `pages_set_aside`
 }
 
 

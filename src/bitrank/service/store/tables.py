@@ -22,7 +22,7 @@ def _named_values(table: str, kind: type[sa.types.TypeEngine[Any]]) -> sa.Table:
 
 # What must never change in a database: its format and the number of bits per code.
 facts = _named_values("facts", sa.BigInteger)
-# The key that signs page tokens, and a sample of the collection by which it is known again.
+# The key that signs page tokens, a sample of the collection by which it is known again, and one to learn with.
 blobs = _named_values("blobs", sa.LargeBinary)
 # Counters that rise with every change: one small query tells a process what it has not yet applied.
 changes = _named_values("changes", sa.BigInteger)
@@ -104,4 +104,26 @@ quality = sa.Table(
     sa.Column("n_pages", sa.BigInteger, primary_key=True, autoincrement=False),
     _required("time", sa.Double),
     _required("figures", sa.Text),
+)
+# What the learner published: the user's choice that it started from, how far it is along the log of each profile, and
+# the candidate, if any. `changed` and `ranked` are the changes that wrote the row and its ranking.
+candidates = sa.Table(
+    "candidates",
+    metadata,
+    _profile(),
+    _required("choice", sa.Integer),
+    _required("position", sa.BigInteger),
+    _required("changed", sa.BigInteger),
+    _required("ranked", sa.BigInteger),
+    sa.Column("weights", sa.LargeBinary),
+    sa.Column("ranker", sa.LargeBinary),
+)
+# Pages that could not be learned from, and why.
+pages_set_aside = sa.Table(
+    "pages_set_aside",
+    metadata,
+    _profile(),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    _required("time", sa.Double),
+    _required("reason", sa.Text),
 )

@@ -1,0 +1,61 @@
+"""`Learner`: the loop that learns, in a process of its own or on a thread of the service."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from bitrank import feedback
+from bitrank.service.learning import PUBLISH_S, Learning
+from bitrank.service.link import Link
+from bitrank.service.settings import Settings
+from bitrank.service.store import Store
+
+POLL_S = 0.5  # Pages that another service logged are seen after this long at the latest.
+
+logger = logging.getLogger("bitrank.service")
+
+
+class Learner:
+    """Learn from new pages, decide at the gate and publish candidates, until it is closed.
+
+    Parameters
+    ----------
+    store : Store
+    settings : Settings
+    link : Link
+        Its bell says that a page was logged. The learner tells it whether learning fails.
+    """
+
+    def __init__(self, store: Store, settings: Settings, link: Link) -> None:
+        self._store, self._settings, self._link = store, settings, link
+        self._closed = False
+
+    def close(self) -> None:
+        """Let `run` end after its step."""
+        self._closed = True
+        self._link.wake()
+
+    def run(self) -> None:
+        """Learn; a step that fails is reported, and learning starts again from the log."""
+        _ = feedback.ClickLearner  # the imports that the first page needs take a second: do them now
+        learning = Learning(self._store, self._settings)
+        pause = 0.0
+        while not self._closed:
+            self._link.wait(pause)
+            try:
+                more = learning.step()
+                pause = PUBLISH_S if learning.publish() else POLL_S
+                pause = 0.0 if more else pause
+                self._link.failing = False
+            except SQLAlchemyError as error:
+                logger.warning("learning waits for the database: %s", getattr(error, "orig", None) or error)
+                self._link.failing = True
+                time.sleep(POLL_S)
+            except Exception:  # a commit of unknown outcome, or a mistake
+                logger.exception("learning failed, starting again from the log")
+                learning.restart()
+                self._link.fail()
+                time.sleep(POLL_S)

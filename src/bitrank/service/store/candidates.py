@@ -1,0 +1,152 @@
+"""`CandidateStore`: what passes between the learner and those who search.
+
+The learner publishes candidates, how far it is along each log, and the pages set aside; those who search keep a sample
+of the collection for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+
+from bitrank.service.store.database import Database, last_change, next_change
+from bitrank.service.store.rankings import Ranking, from_bytes, to_bytes
+from bitrank.service.store.tables import blobs, candidates, pages_set_aside
+from bitrank.vocabulary import Codes, n_bytes
+
+SAMPLE = "sample to learn with"
+
+
+class Progress(NamedTuple):
+    """How far a learner is: the user's choice that it started from, and the last page that it learned from.
+
+    Examples
+    --------
+    >>> Progress(choice=2, position=10) > Progress(choice=1, position=10) > Progress(choice=1, position=9)
+    True
+    """
+
+    choice: int
+    position: int
+
+
+class Publication(NamedTuple):
+    """How far a learner is along the log of a profile, and its candidate where that is new."""
+
+    profile: str
+    progress: Progress
+    is_new: bool
+    candidate: Ranking | None
+
+
+class PageSetAside(NamedTuple):
+    """A page that could not be learned from."""
+
+    profile: str
+    number: int
+    reason: str
+
+
+class Published(NamedTuple):
+    """A published row without its ranking: `ranked` tells one ranking from another."""
+
+    profile: str
+    position: int
+    ranked: int
+
+
+class CandidateStore:
+    """The newest candidate of every profile."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def publish(self, publications: Iterable[Publication], aside: Iterable[PageSetAside]) -> None:
+        """Publish progress, new candidates and pages set aside; a learner that is behind another changes nothing."""
+        rows = [(entry, _ranking_values(entry.candidate) if entry.is_new else {}) for entry in publications]
+        with self._database.write() as connection:
+            change = next_change(connection, "candidates")  # others that publish wait here
+            for (profile, progress, _, _), ranking in rows:
+                row = candidates.c.profile == profile
+                known = connection.execute(sa.select(candidates.c.choice, candidates.c.position).where(row)).first()
+                if known is not None and progress < (known.choice, known.position):
+                    continue
+                values = progress._asdict() | {"changed": change} | ({"ranked": change} | ranking if ranking else {})
+                if known is None:
+                    connection.execute(sa.insert(candidates), {"profile": profile, "ranked": change} | values)
+                else:
+                    connection.execute(sa.update(candidates).where(row).values(values))
+            for page in aside:
+                key = sa.and_(pages_set_aside.c.profile == page.profile, pages_set_aside.c.number == page.number)
+                if connection.execute(sa.select(pages_set_aside.c.number).where(key)).first() is None:
+                    connection.execute(sa.insert(pages_set_aside), page._asdict() | {"time": time.time()})
+
+    def progress(self, profile: str) -> Progress | None:
+        """Read how far the learners of a profile are; None where nothing was published."""
+        query = sa.select(candidates.c.choice, candidates.c.position).where(candidates.c.profile == profile)
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else Progress(row.choice, row.position)
+
+    def changed(self, after: int) -> tuple[int, list[Published]]:
+        """Read the number of the last change, and what was published since another."""
+        columns = candidates.c.profile, candidates.c.position, candidates.c.ranked
+        with self._database.read() as connection:
+            last = last_change(connection, "candidates")
+            if last == after:
+                return last, []
+            rows = connection.execute(sa.select(*columns).where(candidates.c.changed > after))
+            return last, [Published(*row) for row in rows]
+
+    def ranking(self, profile: str) -> Ranking | None:
+        """Read the candidate of a profile; None where there is none yet."""
+        query = sa.select(candidates.c.weights, candidates.c.ranker).where(candidates.c.profile == profile)
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+        if row is None or row.weights is None:
+            return None
+        return Ranking(np.frombuffer(row.weights, "<f4").astype(np.float32), from_bytes(row.ranker))
+
+    def set_aside(self, profile: str) -> set[int]:
+        """Read the numbers of the pages that could not be learned from."""
+        query = sa.select(pages_set_aside.c.number).where(pages_set_aside.c.profile == profile)
+        with self._database.read() as connection:
+            return set(connection.execute(query).scalars())
+
+    def n_set_aside(self) -> dict[str, int]:
+        """Count the pages that could not be learned from; profiles without any are left out."""
+        column = pages_set_aside.c.profile
+        with self._database.read() as connection:
+            rows = connection.execute(sa.select(column, sa.func.count()).group_by(column))
+            return {profile: int(n) for profile, n in rows}
+
+    def keep_sample(self, codes: Codes) -> None:
+        """Keep a sample of the collection for the learner, unless it is there already."""
+        row, value = blobs.c.name == SAMPLE, codes.tobytes()
+        query = sa.select(blobs.c.value).where(row)
+        with self._database.read() as connection:
+            if connection.scalar(query) == value:
+                return
+        with self._database.write() as connection:
+            next_change(connection, "sample")
+            connection.execute(sa.delete(blobs).where(row))
+            connection.execute(sa.insert(blobs), {"name": SAMPLE, "value": value})
+
+    def sample(self, after: int) -> tuple[int, Codes | None]:
+        """Read the number of the last change and, if it is not `after`, the sample of the collection."""
+        with self._database.read() as connection:
+            last = last_change(connection, "sample")
+            if last == after:
+                return last, None
+            value = connection.execute(sa.select(blobs.c.value).where(blobs.c.name == SAMPLE)).scalar_one()
+        return last, np.frombuffer(value, np.uint8).reshape(-1, n_bytes(self._database.n_bits))
+
+
+def _ranking_values(ranking: Ranking | None) -> dict[str, bytes | None]:
+    if ranking is None:
+        return {"weights": None, "ranker": None}
+    return {"weights": ranking.weights.astype("<f4").tobytes(), "ranker": to_bytes(ranking.ranker)}
