@@ -94,7 +94,7 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden, with_reals):
             vectors = vectors + np.maximum(given @ arrays[2].T, 0) @ arrays[3].T
         pulled = vectors[12:] @ signs(others, n_bits).T
         logs = pulled - np.log(np.exp(pulled).sum(axis=1, keepdims=True))
-        pull = 0.45 * (newness[new] * (own * (np.log(own) - logs)).sum(axis=1)).mean()
+        pull = 1.1 * (newness[new] * (own * (np.log(own) - logs)).sum(axis=1)).mean()
         passed_over = vectors[:12] @ signs(others, n_bits).T + np.log(0.2 * newness[more_new])
         scores = np.hstack([vectors[:12] @ bits[items].T, passed_over])
         return direct_loss(scores, np.hstack([similar, np.zeros((12, 512), bool)])) + pull
