@@ -296,6 +296,7 @@ def test_a_worker_killed_in_a_search_changes_nothing(client, tmp_path):
     assert len(pids(client) & before) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_a_write_leaves_a_whole_folder(client, tmp_path):
     codes = np.random.default_rng(0).integers(0, 256, (1000, 8), dtype=np.uint8)
     deadly = da.from_array(codes, chunks=(100, 8)).map_blocks(killing(tmp_path / "killed", 500), dtype=np.uint8)

@@ -45,6 +45,7 @@ def folder(log, monkeypatch):
     return log
 
 
+@pytest.mark.slow
 def test_replay_is_the_library_call(folder, printed_json):
     assert main(["replay", "clicks.jsonl", "--index", "codes.index", "--output", "clicks.ranker", "--json"]) == 0
     facts = printed_json()

@@ -53,6 +53,7 @@ def test_reals_off_the_items_are_ranked_as_their_vectors(tmp_path):
     np.testing.assert_array_equal(again.weights, ranker.queries_for(values[test]).weights)
 
 
+@pytest.mark.slow
 def test_vectors_that_say_nothing_of_the_codes_change_nothing():
     codes, vectors, *_ = collection(400)
     noise = np.random.default_rng(1).normal(size=vectors.shape).astype(np.float32)

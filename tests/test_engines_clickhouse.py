@@ -51,6 +51,7 @@ def test_a_name_that_chdb_takes_for_a_file_is_refused():
         engine.create(64)
 
 
+@pytest.mark.slow
 def test_many_ids_at_once():
     codes = np.random.default_rng(1).integers(0, 256, (60_000, 2), dtype=np.uint8)
     with bitrank.connect("chdb://", "many") as engine:
@@ -200,6 +201,7 @@ def test_no_server_is_a_connection_error(server):
         bitrank.connect(url)
 
 
+@pytest.mark.slow
 def test_a_folder_of_chdb_outlives_the_process(tmp_path):
     # A process of its own for each: chDB holds one folder a process.
     program = """

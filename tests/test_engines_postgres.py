@@ -88,6 +88,7 @@ def test_an_add_that_is_cut_again_adds_nothing_and_may_be_repeated(engine, sql, 
     assert_all_there(engine)
 
 
+@pytest.mark.slow
 def test_a_server_killed_in_the_middle_of_an_add_and_restarted(two_servers, monkeypatch):
     server, _ = two_servers
     with bitrank.connect(server.url(), new_name()) as engine:

@@ -175,6 +175,7 @@ def test_a_stream_ends_near_the_offline_solution(images, hasher):
     assert abs(mean_ap(stream.weights_) - mean_ap(offline.weights_)) < 0.01
 
 
+@pytest.mark.slow
 def test_fit_is_gated(itq_digits):
     ranker = OnlineRankingSVM(n_quadruplets=2000, random_state=0).fit(itq_digits.codes, itq_digits.y)
     assert itq_digits.figures(ranker.weights_)[0] > itq_digits.figures()[0] + 0.01

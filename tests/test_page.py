@@ -368,6 +368,7 @@ def test_a_drawing_is_found(digit):
     assert names.count("digit 1") > 10
 
 
+@pytest.mark.slow
 def test_a_drawing_and_a_file_do_not_fight(digit, tmp_path):
     Image.fromarray(255 - digits().images[123]).save(tmp_path / "digit.png")
     search_by(digit, "Picture")
@@ -452,6 +453,7 @@ def test_choices_of_both_columns_are_a_page_each(digit, service, profile, sent):
     assert n_pages(service, profile) == 2
 
 
+@pytest.mark.slow
 def test_a_choice_is_undone_by_choosing_again(digit, service, profile, sent):
     before = ranked(digit)
     choose(digit, "learned", before[12])
@@ -566,6 +568,7 @@ def test_a_version_can_be_activated_on_a_phone(visit, service, profile):
     expect(page.locator('tr[data-version="2"]')).to_contain_text("active")
 
 
+@pytest.mark.slow
 def test_what_was_learned_is_shown_on_a_query_that_nobody_answered(visit, service, profile):
     rng = np.random.default_rng(1)
     weights = rng.lognormal(0, 1.5, 64).tolist()
@@ -757,6 +760,7 @@ def tree(page):
     ]
 
 
+@pytest.mark.slow
 def test_roles_and_names_for_screen_readers(digit):
     choose(digit, "learned", ranked(digit)[6])
     nodes = tree(digit)

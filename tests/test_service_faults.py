@@ -235,6 +235,7 @@ def fill(client, most=5000):
     raise AssertionError("the disk never filled up")
 
 
+@pytest.mark.slow
 def test_a_full_disk_gives_503_and_loses_nothing(index, tmp_path):
     """Use a real file system of two megabytes where this user may mount one, else a limit on the size of files."""
     small = tmp_path / "small"

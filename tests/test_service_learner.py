@@ -94,6 +94,7 @@ def test_one_learner_publishes_the_candidate_for_all_workers(index, tmp_path):
         assert not os.path.exists(f"/proc/{learners[0]}")
 
 
+@pytest.mark.slow
 def test_a_killed_learner_is_reported_and_comes_back_without_the_pages_set_aside(index, tmp_path):
     with running(index, tmp_path) as (command, client):
         answer(client, range(4))

@@ -89,6 +89,7 @@ def logged(base, profile):
     return sorted(key for key, _ in rows), sorted(number for _, number in rows), count[0]
 
 
+@pytest.mark.slow
 def test_a_version_activated_by_one_is_active_in_the_other(two):
     # At this interval of polls a version is active everywhere long before two seconds are over.
     assert POLL_S <= 1
