@@ -110,9 +110,8 @@ class ClickLearner:
         self._n_pages_of: Counter[str] = Counter()
         self._agreements = Agreements()
         self._held_out: deque[PageEvidence] = deque(maxlen=_MAX_EVIDENCE)
-        self._newest: deque[tuple[int | None, PageEvidence]] = deque(
-            maxlen=_MAX_EVIDENCE
-        )  # with the version that ranked
+        # All pages, held out or not, with the versions that ranked them.
+        self._newest: deque[tuple[int | None, PageEvidence]] = deque(maxlen=_MAX_EVIDENCE)
         self._hamming_rates: deque[tuple[str, float]] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
         self._results: deque[_Result] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
         self._shown, self._clicks = np.zeros(_N_PLACES), np.zeros(_N_PLACES)
