@@ -10,11 +10,21 @@ import time
 from pathlib import Path
 
 import httpx
+import numpy as np
 import uvicorn
 
+from bitrank import Index
 from bitrank.service import process
 from bitrank.service.service import Service
 from bitrank.service.settings import Settings
+
+CODES = np.random.default_rng(0).integers(0, 256, (500, 4), dtype=np.uint8)
+
+
+def save_codes(folder):
+    """Save an index of `CODES` in a folder."""
+    Index(CODES).save(folder / "codes.index")
+    return folder / "codes.index"
 
 
 @contextlib.contextmanager
@@ -35,6 +45,13 @@ def serving(source, folder=None, *, url=None, ranker=None, **settings):
         server.should_exit = True
         thread.join()
         bound.close()
+
+
+def wait_until(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition does not come true"
+        time.sleep(0.02)
 
 
 def one_off_client(**options):

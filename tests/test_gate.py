@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bitrank import QueryAdaptiveRanker, QueryVectorRanker
 from bitrank.codes import hamming, pack, weighted_hamming
 from bitrank.metrics import average_precision, precision_at
 from bitrank.ranking import gate, held_out, near
@@ -347,3 +348,18 @@ def test_with_magnitudes_the_rival_is_the_asymmetric_distance():
     assert choice.report[0]["map"] > plain.report[0]["map"] + 0.05
     full = next(line for line in plain.report if line["blend"] == 1.0)
     assert choice.report[0]["map"] == pytest.approx(full["map"], abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("learner", [QueryAdaptiveRanker, QueryVectorRanker])
+def test_random_labels_keep_the_query_as_it_is(itq_digits, learner, seed):
+    y = np.random.default_rng(seed).integers(10, size=500)
+    ranker = learner(n_steps=30, random_state=seed).fit(itq_digits.codes[:500], y)
+    assert ranker.blend_ == 0.0
+    queries = ranker.queries_for(itq_digits.queries)
+    np.testing.assert_array_equal(queries.codes, itq_digits.queries)
+    np.testing.assert_array_equal(queries.weights, np.ones((800, 32), np.float32))
+    sizes = np.abs(itq_digits.query_values)
+    weights = ranker.queries_for(itq_digits.query_values).weights
+    scale = sizes.mean(axis=1, keepdims=True) / weights.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(weights * scale, sizes, rtol=1e-5)

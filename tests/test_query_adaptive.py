@@ -134,17 +134,6 @@ def test_float_queries_of_digits_rank_better_than_by_the_asymmetric_distance(itq
     assert found[1] > asymmetric[1] - 0.002
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_random_labels_keep_uniform_weights(itq_digits, seed):
-    y = np.random.default_rng(seed).integers(10, size=500)
-    ranker = fast(random_state=seed).fit(itq_digits.codes[:500], y)
-    assert ranker.blend_ == 0.0
-    np.testing.assert_array_equal(ranker.queries_for(itq_digits.queries).weights, np.ones((800, 32), np.float32))
-    values = itq_digits.query_values
-    np.testing.assert_array_equal(ranker.queries_for(values).weights, np.abs(values))
-    assert not ranker.coef_.any()
-
-
 def test_classes_are_held_out():
     codes, y = toy()
     ranker = fast(validation="classes").fit(codes, y)

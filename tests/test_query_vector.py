@@ -133,19 +133,6 @@ def test_float_queries_of_digits_rank_better_than_by_the_asymmetric_distance(itq
     assert found[1] > asymmetric[1] - 0.002
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_random_labels_keep_the_query_as_it_is(itq_digits, seed):
-    y = np.random.default_rng(seed).integers(10, size=500)
-    ranker = fast(random_state=seed).fit(itq_digits.codes[:500], y)
-    assert ranker.blend_ == 0.0
-    queries = ranker.queries_for(itq_digits.queries)
-    np.testing.assert_array_equal(queries.codes, itq_digits.queries)
-    np.testing.assert_array_equal(queries.weights, np.ones((800, 32), np.float32))
-    sizes = np.abs(itq_digits.query_values)
-    found = ranker.queries_for(itq_digits.query_values).weights
-    np.testing.assert_allclose(found, sizes / sizes.mean(axis=1, keepdims=True), rtol=1e-5)
-
-
 def test_precision_at_10_is_judged_beyond_the_nearest_by_hamming(itq_digits, monkeypatch):
     """Turned bits bring far items to the top; the gate sees them, also where few of the nearest are looked at."""
     whole = fast().fit(itq_digits.codes[:900], itq_digits.y[:900]).report_[-1]

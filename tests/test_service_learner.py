@@ -8,20 +8,16 @@ import time
 
 import numpy as np
 import pytest
-from serving import Command, one_off_client, serving
+from serving import CODES, Command, one_off_client, save_codes, serving, wait_until
 
-from bitrank.index import Index
 from bitrank.service import sources
 
-CODES = np.random.default_rng(0).integers(0, 256, (500, 4), dtype=np.uint8)
 CANDIDATE = {"item": 3, "version": "candidate", "explore": 0, "k": 50}
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
-    path = tmp_path_factory.mktemp("codes") / "codes.index"
-    Index(CODES).save(path)
-    return path
+    return save_codes(tmp_path_factory.mktemp("service"))
 
 
 @contextlib.contextmanager
@@ -32,13 +28,6 @@ def running(index, folder, *arguments):
         one_off_client(base_url=command.address, timeout=30) as client,
     ):
         yield command, client
-
-
-def wait_until(condition, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition does not come true"
-        time.sleep(0.02)
 
 
 def answer(client, items):

@@ -12,26 +12,22 @@ import httpx
 import numpy as np
 import psycopg
 import pytest
-from serving import Command, one_off_client, serving
+from serving import CODES, Command, one_off_client, save_codes, serving, wait_until
 from sqlalchemy.exc import OperationalError
 from threads import in_threads
 
-from bitrank import Index
 from bitrank.service import sources
 from bitrank.service.service import POLL_S
 from bitrank.service.store import Store
 from bitrank.service.store.items import Item
 from bitrank.service.store.rankings import Ranking
 
-N_BITS = 32
-CODES = np.random.default_rng(0).integers(0, 256, (500, N_BITS // 8), dtype=np.uint8)
+N_BITS = 8 * CODES.shape[1]
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("service") / "codes.index"
-    Index(CODES).save(folder)
-    return folder
+    return save_codes(tmp_path_factory.mktemp("service"))
 
 
 @pytest.fixture
@@ -72,13 +68,6 @@ def page_token(service, profile, item=0):
 
 def click(service, token):
     return call(service, "POST", "/feedback", page_token=token, clicked=[])
-
-
-def wait_until(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition does not come true"
-        time.sleep(0.02)
 
 
 def logged(base, profile):

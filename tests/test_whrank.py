@@ -118,5 +118,5 @@ def test_bad_input(ranker, option):
     values, y = rng.normal(size=(20, 9)), np.arange(20) % 2
     with pytest.raises(ValueError, match="at least two rows, got 20 classes"):
         fit(ranker(), values, np.arange(20))
-    with pytest.raises(ValueError, match=f"{option} must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=f"{option} must be an int of at least 1, got 0"):
         fit(ranker(**{option: 0}), values, y)

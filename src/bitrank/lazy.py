@@ -7,23 +7,24 @@ from importlib import import_module
 from typing import Any
 
 
-def attach(package: str, homes: dict[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package, from its names by the modules in it that define them.
+def attach(
+    package: str, homes: dict[str, str], names: list[str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package, from its names and the modules of those to import on first use.
 
     Examples
     --------
-    >>> get, names = attach("bitrank", {"codes": ("pack", "unpack")})
+    >>> get, names = attach("bitrank", {"pack": "codes"}, ["pack", "__version__"])
     >>> names(), get("pack").__module__
-    (['pack', 'unpack'], 'bitrank.codes')
+    (['__version__', 'pack'], 'bitrank.codes')
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
 
     def get(name: str) -> Any:
-        if name not in home_of:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{home_of[name]}"), name)
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
 
-    return get, lambda: sorted(home_of)
+    return get, lambda: sorted(names)
 
 
 def attach_packages(

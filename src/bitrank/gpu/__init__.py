@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceError", "Index", "merge"]
 
-_get, __dir__ = attach(__name__, {"cuda": ("DeviceError",), "index": ("Index",), "search": ("merge",)})
+_get, __dir__ = attach(__name__, {"DeviceError": "cuda", "Index": "index", "merge": "search"}, __all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -37,11 +37,4 @@ __all__ = [
     "load_hasher",
 ]
 
-__getattr__, __dir__ = attach(
-    __name__,
-    {
-        **{module: (name,) for name, module in HASHERS.items()},
-        "hasher": ("Hasher",),
-        "registry": ("HASHERS", "hasher_class", "load_hasher"),
-    },
-)
+__getattr__, __dir__ = attach(__name__, HASHERS | {"Hasher": "hasher"}, __all__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from bitrank.checks import check_count
-from bitrank.hashing.hasher import Floats, Hasher
+from bitrank.hashing.hasher import Floats, RandomHasher
 from bitrank.hashing.supervised import Rows, class_numbers, draw_labelled
 from bitrank.progress import progress
 
@@ -20,8 +20,8 @@ N_ANCHORS = 50  # training rows that a hash function combines
 TOLERANCE = 1e-4  # relative decrease of the objective below which a sweep is the last
 
 
-@dataclass(eq=False, repr=False)
-class BinaryReconstructiveEmbeddings(Hasher):
+@dataclass(eq=False, repr=False, kw_only=True)
+class BinaryReconstructiveEmbeddings(RandomHasher):
     """Binary reconstructive embeddings (BRE).
 
     Bit k is the sign of Σ_q a_qk ⟨x_qk, x⟩ over 50 random rows x_qk of its own. The share of bits in which two rows
@@ -55,12 +55,9 @@ class BinaryReconstructiveEmbeddings(Hasher):
     (200, 2)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
     target: Literal["distances", "labels"] = "distances"
     n_sweeps: int = 100
     n_rows: int = 2000
-    random_state: Any = None
 
     def _check_params(self, n_features: int) -> int:
         check_count("n_sweeps", self.n_sweeps, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -171,6 +172,15 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+@dataclass(eq=False, repr=False)
+class RandomHasher(Hasher):
+    """A hasher whose hash functions, or what they are learned from, are drawn at random."""
+
+    n_bits: int = 32
+    _: KW_ONLY
+    random_state: Any = None
 
 
 def blocks(X: npt.NDArray[Any], n_columns: int) -> Iterator[tuple[slice, Floats]]:

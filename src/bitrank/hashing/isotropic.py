@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.hashing.hasher import Floats, Hasher
+from bitrank.hashing.hasher import Floats, RandomHasher
 from bitrank.hashing.pca import fit_pca_of_bits, random_rotation
 
 # Largest relative deviation from the mean of variances that count as equal.
@@ -17,8 +16,7 @@ TOLERANCE = 1e-4
 MAX_ITER = 1000
 
 
-@dataclass(eq=False, repr=False)
-class IsotropicHashing(Hasher):
+class IsotropicHashing(RandomHasher):
     """Isotropic hashing by lift and projection.
 
     Parameters
@@ -41,10 +39,6 @@ class IsotropicHashing(Hasher):
     >>> bool(np.allclose(variances, variances.mean(), rtol=1e-3))
     True
     """
-
-    n_bits: int = 32
-    _: KW_ONLY
-    random_state: Any = None
 
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         pca = fit_pca_of_bits(X, n_bits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,12 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from bitrank.checks import check_count
-from bitrank.hashing.hasher import Floats, Hasher
+from bitrank.hashing.hasher import Floats, RandomHasher
 from bitrank.hashing.pca import fit_pca_of_bits, random_rotation
 
 
-@dataclass(eq=False, repr=False)
-class ITQ(Hasher):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ITQ(RandomHasher):
     """Iterative quantisation.
 
     Parameters
@@ -39,10 +39,7 @@ class ITQ(Hasher):
     (100, 1)
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
     n_iter: int = 50
-    random_state: Any = None
 
     def _check_params(self, n_features: int) -> int:
         check_count("n_iter", self.n_iter, 0)

@@ -46,6 +46,16 @@ class KernelHasher(SupervisedHasher):
     """A hasher whose bits are signs of combinations of kernels; a subclass learns the combinations, `components_`.
 
     A subclass has the parameter `n_anchors` besides those of `SupervisedHasher`.
+
+    Attributes
+    ----------
+    anchors_ : float array of shape (n_anchors, n_features)
+    bandwidth_ : float array of shape ()
+        0.3 times the mean squared distance of a vector to an anchor.
+    kernel_mean_ : float array of shape (n_anchors,)
+    components_ : float array of shape (n_anchors, n_bits)
+        Coefficients of the kernels.
+    n_bits_ : int
     """
 
     _learned: ClassVar[dict[str, str]] = {**SHAPES, "components_": "mk"}

@@ -40,16 +40,6 @@ class KernelSupervisedHashing(KernelHasher):
     random_state : int, RandomState or None
         Seed of the anchors and of the labelled rows.
 
-    Attributes
-    ----------
-    anchors_ : float array of shape (n_anchors, n_features)
-    bandwidth_ : float array of shape ()
-        0.3 times the mean squared distance of a vector to an anchor.
-    kernel_mean_ : float array of shape (n_anchors,)
-    components_ : float array of shape (n_anchors, n_bits)
-        Coefficients of the kernels.
-    n_bits_ : int
-
     References
     ----------
     W. Liu, J. Wang, R. Ji, Y.-G. Jiang and S.-F. Chang, Supervised hashing with kernels, CVPR 2012.

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.hashing.hasher import Floats, Hasher
+from bitrank.hashing.hasher import Floats, RandomHasher
 
 
-@dataclass(eq=False, repr=False)
-class LSH(Hasher):
+class LSH(RandomHasher):
     """Locality-sensitive hashing by random hyperplanes.
 
     Parameters
@@ -34,10 +32,6 @@ class LSH(Hasher):
     >>> LSH(n_bits=64, random_state=0).fit_transform(X).shape
     (100, 8)
     """
-
-    n_bits: int = 32
-    _: KW_ONLY
-    random_state: Any = None
 
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         random = check_random_state(self.random_state)

@@ -45,15 +45,6 @@ class OnlineKernelHashing(KernelHasher):
     random_state : int, RandomState or None
         Seed of the anchors, of the first hash functions and of the pairs.
 
-    Attributes
-    ----------
-    anchors_ : float array of shape (n_anchors, n_features)
-    bandwidth_ : float array of shape ()
-    kernel_mean_ : float array of shape (n_anchors,)
-    components_ : float array of shape (n_anchors, n_bits)
-        Coefficients of the kernels.
-    n_bits_ : int
-
     References
     ----------
     L.-K. Huang, Q. Yang and W.-S. Zheng, Online hashing, IJCAI 2013.

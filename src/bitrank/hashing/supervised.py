@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,22 +11,19 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from bitrank.checks import check_count, check_labels
-from bitrank.hashing.hasher import Floats, Hasher
+from bitrank.hashing.hasher import Floats, RandomHasher
 
 Rows = npt.NDArray[np.int64]
 
 
-@dataclass(eq=False, repr=False)
-class SupervisedHasher(Hasher):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SupervisedHasher(RandomHasher):
     """A hasher whose `fit` needs the class of every vector, and learns from the labels of some of them.
 
     A subclass learns in `_learn_labelled`.
     """
 
-    n_bits: int = 32
-    _: KW_ONLY
     n_labelled: int = 5000
-    random_state: Any = None
 
     @abstractmethod
     def _learn_labelled(

@@ -29,10 +29,9 @@ class BitrankSearchIndex:
 
     Parameters
     ----------
-    ranker : Ranker or path of a saved one, optional
-        Weights the bits of a query. By default the magnitudes of the query's embedding do.
-    hasher : Hasher or path of a saved one, optional
-        Makes the codes. By default they are the signs of the embeddings.
+    ranker, hasher : Ranker and Hasher, or paths of saved ones, optional
+        What weighs the bits of a query, by default its embedding's magnitudes; and what makes codes of embeddings, by
+        default their signs.
 
     Examples
     --------

@@ -34,11 +34,4 @@ __all__ = [
     "ranker_class",
 ]
 
-__getattr__, __dir__ = attach(
-    __name__,
-    {
-        **{module: tuple(name for name in RANKERS if RANKERS[name] == module) for module in RANKERS.values()},
-        "ranker": ("Ranker",),
-        "registry": ("RANKERS", "load_ranker", "ranker_class"),
-    },
-)
+__getattr__, __dir__ = attach(__name__, RANKERS | {"Ranker": "ranker"}, __all__)

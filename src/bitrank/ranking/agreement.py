@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,13 +12,14 @@ from scipy.special import log_ndtr
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
+from bitrank.checks import check_count
 from bitrank.ranking.evidence import LabelEvidence, Matrix, QueryRows
 from bitrank.ranking.ranker import Ranker, scaled
 from bitrank.ranking.whrank import check_values, spread_between
 from bitrank.vocabulary import Queries, Weights
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class AgreementRanker(Ranker):
     """Weight every bit by the log odds that a similar item has the query's bit.
 
@@ -61,15 +62,12 @@ class AgreementRanker(Ranker):
     spread_: npt.NDArray[np.float64] = field(init=False)
     weights_: Weights = field(init=False)
 
-    n_bits: int | None = None
-    _: KW_ONLY
     n_rows: int = 3000
     random_state: Any = None
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
+        check_count("n_rows", self.n_rows, 1)
         values = check_values(evidence, type(self).__name__)
-        if self.n_rows < 1:
-            raise ValueError(f"n_rows must be at least 1, got {self.n_rows}")
         _, classes, sizes = np.unique(evidence.y, return_inverse=True, return_counts=True)
         if sizes.max() < 2:
             raise ValueError(f"y must have a class with at least two rows, got {len(sizes)} classes with one each")

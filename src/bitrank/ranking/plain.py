@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +13,6 @@ from bitrank.ranking.ranker import Ranker, scaled
 from bitrank.vocabulary import Codes, Queries
 
 
-@dataclass(eq=False, repr=False)
 class UniformRanker(Ranker):
     """Rank by plain Hamming distance: every bit weighs 1, whatever the query.
 
@@ -29,8 +27,6 @@ class UniformRanker(Ranker):
     >>> UniformRanker(n_bits=3).fit(codes).queries_for(codes[:1]).weights
     array([[1., 1., 1.]], dtype=float32)
     """
-
-    n_bits: int | None = None
 
     def fit(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ TOLERANCE = 1e-12
 _BLOCK = 256  # queries compared with all rows at once
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class QaRank(Ranker):
     """Weight bits by the classes that the query's neighbours have.
 
@@ -75,8 +75,6 @@ class QaRank(Ranker):
     rows_: Matrix = field(init=False)
     row_classes_: Matrix = field(init=False)
 
-    n_bits: int | None = None
-    _: KW_ONLY
     smoothing: float = 1.0
     n_neighbors: int = 500
     n_rows: int = 5000

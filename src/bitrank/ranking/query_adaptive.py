@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +26,7 @@ _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
 _SHARPNESS = 2.0
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class QueryAdaptiveRanker(PerQueryRanker):
     """Learn weights per query, w(q) = softplus(b + M s_q), s_q being the query's code as ±1, from labels or pairs.
 
@@ -76,8 +76,6 @@ class QueryAdaptiveRanker(PerQueryRanker):
     coef_: Matrix = field(init=False)
     intercept_: Matrix = field(init=False)
 
-    n_bits: int | None = None
-    _: KW_ONLY
     n_steps: int = 1000
 
     def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:

@@ -7,7 +7,7 @@ are weights, so the same search answers it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -45,7 +45,7 @@ _PAIR_DECAY, _PAIR_DECAY_QUERIES = 0.25, 62.0
 _MAGNITUDES = 2000  # rows of magnitudes to lend to items that have none
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class QueryVectorRanker(PerQueryRanker):
     """Learn a vector per query from labels, judged pairs, or the vectors that codes were made from.
 
@@ -108,8 +108,6 @@ class QueryVectorRanker(PerQueryRanker):
     full_part_: Part = field(init=False)
     n_features_: int = field(init=False)
 
-    n_bits: int | None = None
-    _: KW_ONLY
     n_hidden: int = 256
     n_steps: int = 400
 

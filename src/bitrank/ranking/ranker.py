@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -35,6 +36,7 @@ from bitrank.vocabulary import Codes, Queries
 _SCORED_QUERIES = 1024  # per block of `score`
 
 
+@dataclass(eq=False, repr=False)
 class Ranker(BaseEstimator, ABC):
     """Turn queries into codes and weights to search with.
 
@@ -63,9 +65,11 @@ class Ranker(BaseEstimator, ABC):
     _arrays: ClassVar[dict[str, str]] = {}
     _facts: ClassVar[tuple[str, ...]] = ()
 
-    n_bits_: int
-    blend_: float
-    report_: list[dict[str, Any]]
+    n_bits_: int = field(init=False)
+    blend_: float = field(init=False)
+    report_: list[dict[str, Any]] = field(init=False)
+
+    n_bits: int | None = None
 
     @one_blas_thread
     def fit(
@@ -237,8 +241,7 @@ class Ranker(BaseEstimator, ABC):
 
     def _n_bits(self) -> int | None:
         """Bits of a code as the parameters say, or None."""
-        n_bits: int | None = getattr(self, "n_bits", None)
-        return n_bits
+        return self.n_bits
 
     def _check_learns_from(self, kind: str, evidence: str, features: npt.ArrayLike | None = None) -> None:
         """Refuse evidence, or features, that this ranker cannot learn from."""

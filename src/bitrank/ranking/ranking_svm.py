@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +27,7 @@ _TIE_SHARES = (0.0, 1.0)
 _CANDIDATE_TOLERANCE = 1e-5  # gap of candidates, which are only compared; the winner is solved to the solver's own
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class RankingSVM(GatedRanker):
     """Learn one weight per bit from labels or constraints: the ranking SVM with order and tie constraints.
 
@@ -88,8 +88,6 @@ class RankingSVM(GatedRanker):
 
     weights_: Weights = field(init=False)
 
-    n_bits: int | None = None
-    _: KW_ONLY
     C: Any = "auto"
     prior: Any = "uniform"
     solver: str = "exact"

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
+from bitrank.checks import check_count
 from bitrank.codes import signs
 from bitrank.ranking.evidence import LabelEvidence, Matrix, QueryRows
 from bitrank.ranking.ranker import Ranker, scaled
 from bitrank.vocabulary import Queries, Weights
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class WhRank(Ranker):
     """Weight every bit by how little its value before the sign varies within a class.
 
@@ -55,15 +56,12 @@ class WhRank(Ranker):
 
     weights_: Weights = field(init=False)
 
-    n_bits: int | None = None
-    _: KW_ONLY
     n_pairs: int = 20000
     random_state: Any = None
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
+        check_count("n_pairs", self.n_pairs, 1)
         values = check_values(evidence, type(self).__name__)
-        if self.n_pairs < 1:
-            raise ValueError(f"n_pairs must be at least 1, got {self.n_pairs}")
         first, second = _same_class_pairs(evidence.y, self.n_pairs, check_random_state(self.random_state))
         self.weights_ = (1 / spread_between(values[first], values[second])).astype(np.float32)
         self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 1.0, []
