@@ -93,8 +93,7 @@ def readme_table(results: Results, images: tuple[str, ...], quick: bool) -> str:
     n_bits = 32 if quick else 64
     columns = [("full", dataset, "ITQ", n_bits) for dataset in images]
     columns += [] if quick else [("full", "banking77", "SignBits", 384)]
-    names = ("Hamming", "WhRank-adaptive", "asymmetric", "paper-exact")
-    names += ("RankingSVM", "Online", "QueryAdaptive", "QueryVector")
+    names = ("Hamming", "asymmetric", "RankingSVM", "QueryAdaptive", "QueryVector")
     shown = []
     for key in columns:
         parts = []
