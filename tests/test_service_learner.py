@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sqlite3
+import sys
 import time
 
 import numpy as np
@@ -21,10 +22,10 @@ def index(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def running(index, folder, *arguments):
+def running(index, folder, *arguments, wrapper=()):
     """Start a service, and yield it with a client that opens a connection per request."""
     with (
-        Command("--index", index, "--data", folder, "--rate", 0, *arguments) as command,
+        Command("--index", index, "--data", folder, "--rate", 0, *arguments, wrapper=wrapper) as command,
         one_off_client(base_url=command.address, timeout=30) as client,
     ):
         yield command, client
@@ -163,3 +164,43 @@ def test_clients_get_answers_while_there_is_no_learner(index, tmp_path):
         assert gauge(client, 'pages_to_learn{profile="default"}') == 3
         os.kill(learner, signal.SIGCONT)
         wait_until(lambda: candidate(client)["n_learned"] == 3)
+
+
+# Starts `bitrank serve` with a fault: page 3 ends, or holds up for ever, the process that learns from it.
+FAULTY = """
+import os, runpy, signal, sys
+from bitrank.feedback import ClickLearner
+from bitrank.service import process
+
+fault, learn = sys.argv[1], ClickLearner.learn
+process.LONGEST_PAGE_S = 1
+
+def faulty(self, page, *, number=None, **options):
+    if number == 3 and fault == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    while number == 3:
+        pass
+    learn(self, page, number=number, **options)
+
+ClickLearner.learn = faulty
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "end"), [("killed", "SIGKILL"), ("hung", "SIGALRM")])
+def test_a_page_that_ends_the_learner_again_and_again_is_set_aside(index, tmp_path, fault, end):
+    wrapper = (sys.executable, "-c", FAULTY, fault)
+    with running(index, tmp_path, wrapper=wrapper) as (command, client):
+        answer(client, range(5))
+        wait_until(lambda: gauge(client, 'pages_set_aside{profile="default"}') == 1)
+        wait_until(lambda: candidate(client)["n_learned"] == 5)
+        wait_until(lambda: client.get("/healthz").json() == {"status": "ok"})
+        assert gauge(client, "learning_failures") == 3
+        status, errors = command.stop()
+    assert status == 0
+    assert errors.count(f"the learner died of {end}, starting it again") == 3
+    with contextlib.closing(sqlite3.connect(tmp_path / "bitrank.db")) as connection:
+        rows = connection.execute("SELECT profile, number, reason FROM pages_set_aside").fetchall()
+    assert rows == [("default", 3, "the learner died 3 times at this page")]

@@ -30,8 +30,13 @@ class Learner:
     """
 
     def __init__(self, store: Store, settings: Settings, link: Link) -> None:
-        self._store, self._settings, self._link = store, settings, link
+        self._link = link
         self._closed = False
+        self._learning = Learning(store, settings, link)
+
+    def set_aside(self, profile: str, number: int, reason: str) -> None:
+        """Never learn from a page, and keep the reason in the store."""
+        self._learning.set_aside(profile, number, reason)
 
     def close(self) -> None:
         """Let `run` end after its step."""
@@ -41,8 +46,7 @@ class Learner:
     def run(self) -> None:
         """Learn; a step that fails is reported, and learning starts again from the log."""
         _ = feedback.ClickLearner  # the imports that the first page needs take a second: do them now
-        learning = Learning(self._store, self._settings)
-        pause = 0.0
+        learning, pause = self._learning, 0.0
         while not self._closed:
             self._link.wait(pause)
             try:

@@ -14,6 +14,7 @@ from typing import Any
 
 from bitrank import feedback
 from bitrank.ranking.threads import one_blas_thread
+from bitrank.service.link import Link
 from bitrank.service.settings import Settings
 from bitrank.service.store import Store
 from bitrank.service.store.candidates import PageSetAside, Progress, Publication
@@ -61,10 +62,12 @@ class Learning:
     store : Store
         Holds the log, and a sample of the collection.
     settings : Settings
+    link : Link
+        Told which page is learned from.
     """
 
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store, self._settings = store, settings
+    def __init__(self, store: Store, settings: Settings, link: Link) -> None:
+        self._store, self._settings, self._link = store, settings, link
         self._secret = hmac.digest(store.secret, b"held-out pages", "sha256")
         self._followers: dict[str, _Follower] = {}
         self._active: dict[str, Version] = {}
@@ -77,14 +80,22 @@ class Learning:
         """Forget the learners after a failure: they start again from the log, without the pages set aside."""
         self._followers.clear()
 
+    def set_aside(self, profile: str, number: int, reason: str) -> None:
+        """Never learn from a page again."""
+        self._aside.setdefault(profile, set()).add(number)
+        self._aside_unsaved.append(PageSetAside(profile, number, reason))
+
     @one_blas_thread
     def step(self) -> bool:
         """Learn some new pages of every profile, and decide where due; returns whether there are more."""
         more, n_pages_of = False, self._store.profiles.n_pages()
         self._refresh()  # only now: a user's choice that came before a page is then known with the page
-        for profile, n_pages in n_pages_of.items():
-            if profile in self._active and n_pages:
-                more |= self._learn(profile, n_pages, self._active[profile])
+        try:
+            for profile, n_pages in n_pages_of.items():
+                if profile in self._active and n_pages:
+                    more |= self._learn(profile, n_pages, self._active[profile])
+        finally:
+            self._link.end()
         return more
 
     def publish(self) -> bool:
@@ -120,14 +131,14 @@ class Learning:
             return False
         follower.learner.sample = self._sample
         for row in self._store.pages.after(profile, follower.position, BATCH):
+            self._link.begin(profile, row.number)
             try:
                 learnable = row.number not in self._aside[profile]
                 if learnable and (row.signed or self._settings.learn_imported):
                     follower.learner.learn(read_page(row), number=row.number, version=row.version)
             except Exception as error:  # it stays in the log, and the pages after it are still learned
                 logger.exception("page %s of profile %s cannot be learned from", row.number, profile)
-                self._aside[profile].add(int(row.number))
-                self._aside_unsaved.append(PageSetAside(profile, int(row.number), f"{error!r:.500}"))
+                self.set_aside(profile, int(row.number), f"{error!r:.500}")
             if follower.learner.due and row.number > follower.decided:
                 follower.position = row.number
                 self._decide(profile, follower, active)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import select
+import signal
 from contextlib import suppress
+
+_HEAD, _SIZE = 24, 4096  # bytes of the figures, and of all that is shared
 
 
 class Link:
-    """A bell that wakes the learner, whether learning fails, and how often it did.
+    """A bell that wakes the learner, whether learning fails and how often it did, and the page that it is at.
 
     Examples
     --------
@@ -19,11 +23,20 @@ class Link:
     >>> link.fail()
     >>> link.failing, link.n_failures
     (True, 1)
+    >>> link.begin("default", 7)
+    >>> link.page
+    ('default', 7)
+    >>> link.end()
+    >>> link.page is None
+    True
     >>> link.close()
     """
 
+    longest_s = 0  # A process that learns from one page for longer is ended by the system; 0 is for ever.
+
     def __init__(self) -> None:
-        self._figures = memoryview(mmap.mmap(-1, 16)).cast("q")
+        self._shared = mmap.mmap(-1, _SIZE)
+        self._figures = memoryview(self._shared)[:_HEAD].cast("q")
         self._bell, self._ring = os.pipe()
         for end in (self._bell, self._ring):
             os.set_blocking(end, False)
@@ -58,6 +71,28 @@ class Link:
     def fail(self) -> None:
         """Count one failure."""
         self._figures[0], self._figures[1] = 1, self._figures[1] + 1
+
+    def begin(self, profile: str, number: int) -> None:
+        """Say which page is learned from now: a process that dies leaves its name behind."""
+        name = json.dumps([profile, number]).encode()
+        self._figures[2] = 0  # until the name is complete
+        self._shared[_HEAD : _HEAD + len(name)] = name
+        self._figures[2] = len(name)
+        if self.longest_s:
+            signal.alarm(self.longest_s)  # its default action ends the process, whatever it is doing
+
+    def end(self) -> None:
+        """Say that no page is learned from now."""
+        self._figures[2] = 0
+        if self.longest_s:
+            signal.alarm(0)
+
+    @property
+    def page(self) -> tuple[str, int] | None:
+        """Profile and number of the page that is learned from, or that a process which died was at."""
+        name = self._shared[_HEAD : _HEAD + self._figures[2]]
+        profile, number = json.loads(name) if name else (None, 0)
+        return None if profile is None else (profile, number)
 
     def close(self) -> None:
         """Close the bell."""

@@ -32,6 +32,8 @@ from bitrank.service.service import Service
 
 MAX_FAILED = 5  # Give up after this many failed starts, if none ever succeeded.
 MAX_PAUSE_S = 30.0  # The longest wait before a restart, once a worker has served.
+MAX_DEATHS = 3  # A page at which the learner died this often, without another in between, is set aside.
+LONGEST_PAGE_S = 600  # A learner that is at one page for longer hangs, and is ended.
 LONG_LIFE_S = 60.0  # A learner that lived this long is started again at once; others wait a second more each time.
 
 Make = Callable[[Link], Service]
@@ -101,6 +103,8 @@ class _Parent:
         self._stopping = self._served_once = False
         self._n_failed = self._n_short_lives = 0
         self._learner_due = 0.0  # when to start the learner, if it is not running
+        self._died_at: tuple[str, int] | None = None  # the page at which the learner died
+        self._n_deaths = 0  # one after the other at this page
 
     def run(self, workers: int) -> int:
         """Keep so many workers and a learner running; returns the exit status."""
@@ -130,7 +134,8 @@ class _Parent:
                 self._start_worker(_nothing)
                 n_workers += 1
             if not n_learners and not self._stopping and time.monotonic() >= self._learner_due:
-                self._start(lambda _: _learn(self._make_learner, self._link, self._alive_read), learns=True)
+                fatal = self._died_at if self._n_deaths == MAX_DEATHS else None
+                self._start(lambda _: _learn(self._make_learner, self._link, self._alive_read, fatal), learns=True)
                 n_learners = 1
         return n_workers >= workers and n_learners > 0
 
@@ -176,6 +181,10 @@ class _Parent:
 
     def _learner_ended(self, child: _Child, status: int) -> None:
         """Report it, and plan its next start."""
+        page = self._link.page
+        self._n_deaths = self._n_deaths % MAX_DEATHS + 1 if page is not None and page == self._died_at else 1
+        self._died_at = page
+        self._link.end()
         self._link.fail()
         short = time.monotonic() < child.started + LONG_LIFE_S
         pause = min(self._n_short_lives, MAX_PAUSE_S) if short else 0.0
@@ -237,8 +246,8 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, link: Link, 
     return 0
 
 
-def _learn(make_learner: MakeLearner, link: Link, parent_read: int) -> int:
-    """Learn, in the process of the learner; searches come first."""
+def _learn(make_learner: MakeLearner, link: Link, parent_read: int, fatal: tuple[str, int] | None) -> int:
+    """Learn, in the process of the learner, but not from a fatal page; searches come first."""
     with suppress(OSError):
         os.nice(5)
     _stop_with_parent(parent_read)
@@ -248,6 +257,9 @@ def _learn(make_learner: MakeLearner, link: Link, parent_read: int) -> int:
     except _MISTAKES as error:
         print(f"bitrank serve: {error}", file=sys.stderr)
         return 1
+    if fatal is not None:
+        learner.set_aside(*fatal, f"the learner died {MAX_DEATHS} times at this page")
+    link.longest_s = LONGEST_PAGE_S
     for number in _SIGNALS:
         signal.signal(number, lambda *_: learner.close())
     learner.run()
