@@ -224,11 +224,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS / "service.json")
     arguments = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in arguments.codes:
-            for explore in arguments.explore:
+    for kind in arguments.codes:
+        for explore in arguments.explore:
+            with tempfile.TemporaryDirectory() as folder:
                 rows.append(measure(kind, explore, arguments.seconds, Path(folder)))
-                show(rows[-1])
+            show(rows[-1])
     facts = {
         "n_codes": N_CODES,
         "n_bits": N_BITS,

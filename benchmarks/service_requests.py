@@ -24,6 +24,21 @@ from report import RESULTS, write_results
 
 HERE = Path(__file__).parents[1]
 N_CONNECTIONS, ROUNDS, SECONDS = 8, 3, 5
+# An editable install finds bitrank before sys.path is looked through.
+START = """
+import sys
+from pathlib import Path
+
+if not Path(__import__("bitrank").__file__).is_relative_to(checkout):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "bitrank"]:
+        del sys.modules[name]
+    sys.meta_path[:] = [one for one in sys.meta_path if type(one).__name__ != "ScikitBuildRedirectingFinder"]
+    sys.path.insert(0, f"{checkout}/src")
+from bitrank.cli import main
+
+assert Path(sys.modules["bitrank"].__file__).is_relative_to(checkout), sys.modules["bitrank"].__file__
+sys.exit(main())
+"""
 SCRIPT = """
 wrk.method = "POST"
 wrk.headers["content-type"] = "application/json"
@@ -40,10 +55,19 @@ class Server:
     """A `bitrank serve` over the digits, from a checkout."""
 
     def __init__(self, checkout: Path, folder: Path, *options: str) -> None:
-        code = (
-            f"import sys; sys.path.insert(0, {str(checkout / 'src')!r}); from bitrank.cli import main; sys.exit(main())"
-        )
-        command = [sys.executable, "-c", code, "serve", "--port", "0", "--rate", "0", "--data", str(folder), *options]
+        command = [
+            sys.executable,
+            "-c",
+            f"checkout = {str(checkout)!r}\n{START}",
+            "serve",
+            "--port",
+            "0",
+            "--rate",
+            "0",
+            "--data",
+            str(folder),
+            *options,
+        ]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder.parent)
         self.url = self._process.stdout.readline().rpartition(" at ")[2].strip()
 
