@@ -143,18 +143,24 @@ def points(name: str, train: np.ndarray, test: np.ndarray, widths: list[int]) ->
             yield {"set": name, "algorithm": algorithm.name, "width": width, "build_seconds": build, **figures}
 
 
+def frontier(rows: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Those that no other beats in recall and in speed, as ann-benchmarks draws them."""
+    return sorted(a for a in rows if not any(b != a and b[0] >= a[0] and b[1] >= a[1] for b in rows))
+
+
 def picture(records: list[dict[str, Any]], path: Path) -> None:
-    """Draw queries per second against recall, one panel per set."""
+    """Draw queries per second against recall, one panel per set; squares are exact."""
     names = list(dict.fromkeys(record["set"] for record in records))
     figure, axes = plt.subplots(1, len(names), figsize=(4.2 * len(names), 3.4), squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
         for algorithm in dict.fromkeys(record["algorithm"] for record in records):
-            rows = sorted(
+            rows = [
                 (r["recall"], r["queries_per_second"])
                 for r in records
                 if (r["set"], r["algorithm"]) == (name, algorithm)
-            )
-            axis.plot(*zip(*rows, strict=True), marker="o", label=algorithm)
+            ]
+            marker = "o" if len(rows) > 1 else "s"
+            axis.plot(*zip(*frontier(rows), strict=True), marker=marker, label=algorithm, alpha=0.8)
         axis.set(title=f"{name}-hamming", xlabel="recall@10", yscale="log")
     axes[0, 0].set_ylabel("queries per second, one thread")
     axes[0, 0].legend(fontsize=7)
@@ -166,7 +172,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--widths", nargs="+", type=int, default=[10, 20, 40, 80, 160, 320])
+    parser.add_argument("--picture", action="store_true", help="draw what was measured, and measure nothing")
     options = parser.parse_args()
+    if options.picture:
+        options.sets = []
     records = []
     with threadpool_limits(1):
         for name in options.sets:
