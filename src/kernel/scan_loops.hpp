@@ -26,7 +26,9 @@ namespace {
 
 // Long codes stop as soon as every lane is beyond the limit; the test costs about as much as one step.
 constexpr std::size_t steps_between_tests = 4;
-constexpr std::size_t lines_ahead = 24;
+
+// What is prefetched is scanned after at least so many other bytes.
+constexpr std::size_t bytes_ahead = 8192;
 
 // The indices of half bytes.
 template <typename Line>
@@ -44,12 +46,11 @@ struct Tile {
     static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
     static constexpr std::size_t n_entries = std::size_t{1} << Line::index_bits;
 
-    const std::uint8_t *blocks[n_blocks], *next[n_blocks];  // next: what the following tile will scan
+    const std::uint8_t *blocks[n_blocks], *next[n_blocks];  // next: what a later tile will scan
     const Tables *tables;
     std::size_t n_bytes;
-    std::size_t n_lines;  // the following tile is expected to need this many lines of each block
 
-    Tile(const Tables *all) : tables(all), n_bytes(fixed_bytes ? fixed_bytes : all->n_bytes), n_lines(n_bytes) {}
+    Tile(const Tables *all) : tables(all), n_bytes(fixed_bytes ? fixed_bytes : all->n_bytes) {}
 
     std::size_t n_steps() const { return (n_bytes + step_bytes - 1) / step_bytes; }
 
@@ -65,9 +66,8 @@ BITRANK_UNROLL(3)
                 // Tables past the last byte are zero: any line will do.
                 const std::size_t byte = s * step_bytes + i < n_bytes ? s * step_bytes + i : n_bytes - 1;
                 lines[i] = Line::load(blocks[b] + byte * lane_count);
-                const std::size_t ahead = byte + lines_ahead;
-                __builtin_prefetch(ahead < n_lines ? blocks[b] + ahead * lane_count
-                                                   : next[b] + (ahead - n_lines) * lane_count);
+                // Into the second level: the first has few lines on their way at a time, and the scan needs them.
+                __builtin_prefetch(next[b] + byte * lane_count, 0, 2);
             }
             Line::expand(lines, indices[b]);
         }
@@ -154,13 +154,11 @@ BITRANK_UNROLL(4)
             if (s < n && !any_within()) {
                 for (std::size_t q = 0; q < n_queries; ++q)
                     for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, 0);
-                n_lines = s * step_bytes;
                 return;
             }
         }
         for (std::size_t q = 0; q < n_queries; ++q)
             for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, sums[q][b].within(tables[q].limit));
-        n_lines = n_bytes;
     }
 };
 
@@ -171,6 +169,14 @@ BITRANK_INLINE std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
                                                               std::uint64_t *survivors, Scan scan) {
     std::uint64_t with_survivors = 0;
     const std::size_t stride = tile.n_bytes * lane_count;
+    std::uint64_t later = now ? live & ~std::uint64_t{0} << __builtin_ctzll(now) : 0;
+    std::size_t past_end = lane_count;
+    const auto take_later = [&] {
+        const std::size_t number = later ? static_cast<std::size_t>(__builtin_ctzll(later)) : past_end++;
+        later &= later - 1;
+        return number;
+    };
+    for (std::size_t skipped = 0; skipped < bytes_ahead || skipped < n_blocks * stride; skipped += stride) take_later();
     while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
         std::size_t numbers[n_blocks];
         for (std::size_t &number : numbers) {
@@ -178,12 +184,7 @@ BITRANK_INLINE std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
             tile.blocks[&number - numbers] = blocks + number * stride;
             now &= now - 1;
         }
-        std::uint64_t after = numbers[n_blocks - 1] == 63 ? 0 : live & ~std::uint64_t{0} << (numbers[n_blocks - 1] + 1);
-        std::size_t past_end = lane_count;
-        for (auto &next : tile.next) {
-            next = blocks + (after ? static_cast<std::size_t>(__builtin_ctzll(after)) : past_end++) * stride;
-            after &= after - 1;
-        }
+        for (auto &next : tile.next) next = blocks + take_later() * stride;
         scan(tile, [&](std::size_t b, std::size_t q, std::uint64_t lanes) {
             survivors[q * lane_count + numbers[b]] = lanes;
             with_survivors |= std::uint64_t{lanes != 0} << numbers[b];
