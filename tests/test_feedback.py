@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from bitrank import load_ranker
 from bitrank.codes import hamming, pack, signs, weighted_hamming
-from bitrank.feedback import ClickLearner, Page, click_gate, estimate_propensities, explore, replay
+from bitrank.feedback import ClickLearner, Page, click_gate, client_statistics, estimate_propensities, explore, replay
 from bitrank.feedback import learner as learner_module
 from bitrank.feedback.click_gate import MIN_PAGES, decide, evidence_from, win_rates
-from bitrank.feedback.client_statistics import Agreements, agreement, mean_over_clients
+from bitrank.feedback.client_statistics import Agreements, Tastes, agreement, mean_over_clients, taste
 from bitrank.feedback.exploration import draw_far
 from bitrank.feedback.pages import CANARY
 from bitrank.feedback.poisoning import ATTACKS
@@ -217,6 +217,61 @@ def test_clients_who_click_against_the_rest_are_found(itq_digits, name):
         page = (vandals if number % 5 == 0 else users).page()
         agreements.add(page.client, agreement(page, 1 / np.log2(np.arange(20) + 2)))
     assert agreements.suspects() == {f"vandal {number}" for number in range(5)}
+
+
+@given(st.integers(1, 30), st.integers(2, 12), st.integers(0, 2**31))
+def test_a_taste_is_the_difference_of_the_shares_of_shared_bits(n_bits, n_shown, seed):
+    rng = np.random.default_rng(seed)
+    query, shown = rng.integers(0, 2, n_bits), rng.integers(0, 2, (n_shown, n_bits))
+    clicked = np.arange(n_shown) == rng.integers(n_shown)
+    propensities = rng.uniform(0.1, 1, 5)
+    found = taste(Page(pack(query[None])[0], pack(shown), clicked), propensities, n_bits)
+    for bit in range(n_bits):
+        shares = []
+        for some, sign in ((clicked, -1), (~clicked, 1)):
+            weights = {place: propensities[min(place, 4)] ** sign for place in np.flatnonzero(some)}
+            shared = sum(weight for place, weight in weights.items() if shown[place, bit] == query[bit])
+            shares.append(shared / sum(weights.values()))
+        assert found[bit] == pytest.approx(shares[0] - shares[1])
+
+
+def test_a_page_without_skipped_or_clicked_items_has_no_taste():
+    codes = random_codes(5, 8)
+    for clicked in (np.zeros(4, bool), np.ones(4, bool)):
+        assert taste(Page(codes[0], codes[1:], clicked), ONES, 8) is None
+
+
+@pytest.mark.parametrize("name", ["useless bits", "big pages", "replay"])
+def test_clients_to_whom_a_few_bits_are_everything_are_found(itq_digits, name):
+    codes, y = itq_digits.codes, itq_digits.y
+    users = SimulatedUsers(codes, y, n_clients=20, random_state=0)
+    vandals = ATTACKS[name](codes, y, n_clients=5, random_state=0)
+    tastes = Tastes(32)
+    for number in range(1000):
+        page = (vandals if number % 5 == 0 else users).page()
+        tastes.add(page.client, page, 1 / np.log2(np.arange(20) + 2))
+    assert tastes.suspects() == {f"vandal {number}" for number in range(5)}
+
+
+def test_clients_who_look_for_one_class_each_are_not_left_out(itq_digits):
+    codes, y = itq_digits.codes, itq_digits.y
+    tastes = Tastes(32)
+    for client in range(20):
+        of_class = np.flatnonzero(y == client % 10)
+        users = SimulatedUsers(codes, y, random_state=client)
+        users._query = lambda of_class=of_class, users=users: int(users._random.choice(of_class))
+        for _ in range(30):
+            tastes.add(f"user {client}", users.page(), 1 / np.log2(np.arange(20) + 2))
+    assert tastes.suspects() == set()
+
+
+def test_only_the_last_clients_to_click_are_remembered(monkeypatch):
+    monkeypatch.setattr(client_statistics, "_MOST_CLIENTS", 3)
+    codes, tastes = random_codes(5, 8), Tastes(8)
+    page = Page(codes[0], codes[1:], np.arange(4) < 2)
+    for client in ["a", "b", "c", "a", "d"]:
+        tastes.add(client, page, ONES)
+    assert list(tastes._sums) == ["c", "a", "d"]
 
 
 # The click gate

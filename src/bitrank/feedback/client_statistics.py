@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from bitrank.codes import distances
+from bitrank.codes import distances, unpack
 from bitrank.feedback.pages import Floats, Page
 
 FEW_CLIENTS = 10  # Below this many clients every page counts by itself.
@@ -15,6 +16,11 @@ _TRIMMED = 0.2  # share of the clients that is cut off at either end
 # A client is set aside when its agreement with Hamming distance is this many standard errors below the median client's.
 _SUSPECT_Z = 4.0
 _FEWEST_PAGES = 3  # of a client that may be set aside
+# A client is set aside when one bit matters to it this many deviations more than to the median client, and a little
+# more the more bits there are to stand out in.
+_TASTE_Z = 1.6
+_TO_DEVIATION = 1.4826  # from the median deviation to the standard deviation of a normal distribution
+_MOST_CLIENTS = 10_000  # whose tastes are kept, the last to click
 
 
 class Estimate(NamedTuple):
@@ -108,3 +114,60 @@ class Agreements:
         spread = float(np.sqrt(np.median(variances)))
         below = judged & (means < np.median(means[judged]) - _SUSPECT_Z * spread / np.sqrt(np.maximum(counts, 1)))
         return {client for client, is_below in zip(self._sums, below, strict=True) if is_below}
+
+
+def taste(page: Page, propensities: Floats, n_bits: int) -> Floats | None:
+    """How much oftener clicked items share each bit of the query than skipped ones; None without both.
+
+    They are weighted as in `agreement`.
+    """
+    clicked = page.clicked
+    if not clicked.any() or clicked.all():
+        return None
+    seen = propensities[np.minimum(np.arange(len(clicked)), len(propensities) - 1)]
+    shared = unpack(page.shown_codes, n_bits) == unpack(page.query_code[None], n_bits)
+    means = (
+        np.average(shared[some], axis=0, weights=weights[some])
+        for some, weights in ((clicked, 1 / seen), (~clicked, seen))
+    )
+    of_clicked, of_skipped = means
+    return np.asarray(of_clicked - of_skipped)
+
+
+class Tastes:
+    """Which bits matter to every client, and the clients to whom one matters out of all proportion.
+
+    Clicks that follow a few bits are consistent, and agree with Hamming distance as well as anybody's: no measure of
+    agreement tells them from clicks on what users look for. But to other clients those bits matter little.
+    """
+
+    def __init__(self, n_bits: int) -> None:
+        self._n_bits = n_bits
+        self._sums: dict[str, tuple[int, npt.NDArray[np.float32]]] = {}
+        self._n, self._squares = 0, np.zeros(n_bits)
+
+    def add(self, client: str, page: Page, propensities: Floats) -> None:
+        """Add one page of a client."""
+        found = taste(page, propensities, self._n_bits)
+        if found is None:
+            return
+        n, total = self._sums.pop(client, (0, np.zeros(self._n_bits, np.float32)))
+        self._sums[client] = n + 1, (total + found).astype(np.float32)  # at the end: the first is the next to go
+        if len(self._sums) > _MOST_CLIENTS:
+            del self._sums[next(iter(self._sums))]
+        self._n += 1
+        self._squares += found**2
+
+    def suspects(self) -> set[str]:
+        """Clients to whom a bit matters more than to the median client, beyond chance and the spread of the others."""
+        judged = {client: entry for client, entry in self._sums.items() if entry[0] >= _FEWEST_PAGES}
+        if len(judged) < FEW_CLIENTS:
+            return set()
+        counts = np.array([n for n, _ in judged.values()])
+        means = np.array([total for _, total in judged.values()]) / counts[:, None]
+        median = np.median(means, axis=0)
+        spread = _TO_DEVIATION * np.median(np.abs(means - median), axis=0)
+        of_pages = np.sqrt(np.maximum(self._squares / self._n - median**2, 0))
+        deviations = (means - median) / np.maximum(np.maximum(spread, of_pages / np.sqrt(counts)[:, None]), 1e-9)
+        limit = _TASTE_Z + np.sqrt(2 * np.log(self._n_bits))
+        return {client for client, most in zip(judged, deviations.max(axis=1), strict=True) if most > limit}

@@ -24,6 +24,7 @@ from bitrank.feedback.client_statistics import (
     FEW_CLIENTS,
     Agreements,
     Estimate,
+    Tastes,
     agreement,
     mean_over_clients,
     page_weights,
@@ -109,6 +110,7 @@ class ClickLearner:
         self._log = ClickLog(self._sample.shape[1])
         self._n_pages_of: Counter[str] = Counter()
         self._agreements = Agreements()
+        self._tastes = Tastes(self.n_bits)
         self._held_out: deque[PageEvidence] = deque(maxlen=_MAX_EVIDENCE)
         # All pages, held out or not, with the versions that ranked them.
         self._newest: deque[tuple[int | None, PageEvidence]] = deque(maxlen=_MAX_EVIDENCE)
@@ -187,6 +189,8 @@ class ClickLearner:
         self._clicks[places] += page.clicked[places]
         propensities = self.propensities
         self._agreements.add(client, agreement(page, propensities))
+        if page.client is not None:
+            self._tastes.add(client, page, propensities)
         self._n_pages_of[client] += 1
         best = page.clicked[~page.explored][:_TOP]
         self._results.append(_Result(client, version, float(best.mean()) if len(best) else float("nan")))
@@ -221,7 +225,7 @@ class ClickLearner:
 
     def update(self) -> None:
         """Leave out clients who click against the rest, and learn the candidate from the others' pages."""
-        self.dropped = self._agreements.suspects()
+        self.dropped = self._agreements.suspects() | self._tastes.suspects()
         walks = self._log.walks(page_weights(self._n_pages_of, self.dropped))
         self._n_unread = 0
         if len(walks) == 0:
