@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=PICTURES, help="folder for the pictures (default: docs/pictures)"
     )
-    parser.add_argument("--pages", type=int, default=400, help="pages of clicks to send first (default: %(default)s)")
+    parser.add_argument("--pages", type=int, default=1500, help="pages of clicks to send first (default: %(default)s)")
     arguments = parser.parse_args()
     output = arguments.output
     output.mkdir(parents=True, exist_ok=True)
@@ -67,6 +68,8 @@ def teach(url: str, n_pages: int) -> None:
         wanted = [result["id"] for result in found["results"] if result["payload"]["label"] == label]
         clicked = [one for one in wanted if rng.random() < 0.5]
         call(f"{url}/feedback", {"page_token": found["page_token"], "clicked": clicked})
+    while call(f"{url}/profiles/default/candidate")["n_learned"] < n_pages:
+        time.sleep(0.5)
 
 
 def call(url: str, body: dict[str, Any] | None = None) -> Any:
