@@ -57,9 +57,9 @@ class Snapshot:
             return np.arange(self.largest + 1, self.largest + 1 + n)
         array = check_ids(ids, n)
         if n and int(array.min()) <= self.largest:
-            taken = np.intersect1d(array, self.ids())
+            taken = array[self._find(array) >= 0]
             if len(taken):
-                raise ValueError(f"ids must be new, got {taken[0]}, which is in the index")
+                raise ValueError(f"ids must be new, got {taken.min()}, which is in the index")
         return array
 
     def add(self, codes: Codes, ids: Ids, weights: Weights | None) -> Snapshot:
@@ -95,6 +95,13 @@ class Snapshot:
 
     def numbers(self, ids: Ids) -> Ids:
         """Row numbers, counted over all segments, of ids that must exist."""
+        out = self._find(ids)
+        if (out < 0).any():
+            raise ValueError(f"ids must be in the index, got {ids[out < 0][0]}, which is not")
+        return out
+
+    def _find(self, ids: Ids) -> Ids:
+        """Row numbers, counted over all segments; -1 for ids that do not exist."""
         out = np.full(len(ids), -1, np.int64)
         start = 0
         for segment in self.segments:
@@ -107,8 +114,6 @@ class Snapshot:
                 numbers[bits & np.uint64(1) == 0] = -1
             out[numbers >= 0] = start + numbers[numbers >= 0]
             start += len(segment.ids)
-        if (out < 0).any():
-            raise ValueError(f"ids must be in the index, got {ids[out < 0][0]}, which is not")
         return out
 
     def codes(self, ids: Ids) -> Codes:
