@@ -62,14 +62,28 @@ def is_closed(opened):
     return True
 
 
-def test_an_endless_header_ends_with_431_while_others_are_answered(client):
-    """The finding: one such header froze the service for 18 seconds, before it was asked for a token."""
+CHUNKED = b"POST /%b HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ", b"a"),
+        (CHUNKED % b"search" + b"0\r\nx: ", b"a"),
+        (CHUNKED % b"items" + b"0\r\nx: ", b"a"),
+        (CHUNKED % b"search" + b"0\r\n", b"a: b\r\n"),
+        (CHUNKED % b"items" + b"2;", b"a"),
+    ],
+    ids=["header", "trailer of a search", "trailer", "many trailers", "chunk extension"],
+)
+def test_an_endless_header_ends_with_431_while_others_are_answered(client, start, piece):
+    """The finding: one such header, or trailer, froze the service for many seconds, before it was asked for a token."""
     with connect(client) as opened:
-        opened.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ")
+        opened.sendall(start)
         received = b""
         for _ in range(2000):
             try:
-                opened.sendall(b"a" * 65536)
+                opened.sendall(piece * (65536 // len(piece)))
             except OSError:
                 break
             assert client.post("/search", json={"item": 1}).status_code == 200
@@ -80,6 +94,29 @@ def test_an_endless_header_ends_with_431_while_others_are_answered(client):
         except ConnectionResetError:
             received = b"HTTP/1.1 431"  # our own data was still on its way
         assert received.startswith(b"HTTP/1.1 431")
+
+
+def test_trailers_are_no_headers(tmp_path):
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    body = b'{"item": 1}'
+    lines = b"POST /%b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n%b"
+    lines += b"transfer-encoding: chunked\r\n\r\n"
+    token = b"authorization: bearer secret-of-the-test\r\n"
+    with serving(source, tmp_path, token="secret-of-the-test") as client:
+        for path in (b"search", b"search?"):
+            for header, trailer, status in ((token, b"", 200), (b"", token, 401)):
+                with connect(client) as opened:
+                    opened.sendall(lines % (path, header) + b"%x\r\n%b\r\n0\r\n%b\r\n" % (len(body), body, trailer))
+                    assert read_answers(opened, 1)[0][0] == status
+
+
+def test_a_body_of_many_chunks_is_taken(client):
+    body = json.dumps({"item": 1, "k": 3}).encode() + b" " * 100_000
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+    with connect(client) as opened:
+        head = b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        opened.sendall(head + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+        assert read_answers(opened, 1)[0][0] == 200
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bitrank.service.batching import Answer
 
-MAX_HEADER = 32_768  # bytes of a request line and its headers
+MAX_HEADER = 32_768  # bytes of a request line and its headers, and of anything between two parts of a body or after it
 HEADER_TIMEOUT_S = 10.0
 BODY_TIMEOUT_S = 60.0
 WRITE_TIMEOUT_S = 30.0  # for a client that reads nothing
@@ -30,8 +30,9 @@ class Protocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.deadline = self.write_deadline = _NEVER
-        self._header_bytes: int | None = 0  # None within a body and between requests
-        self._quick: list[bytes] | None = None
+        self._n_bytes = 0  # since the header or a part of the body was complete
+        self._in_header = True
+        self._quick: bytearray | None = None  # the body so far of a search that takes the short way
         self._quick_search = self.config.app.quick_search  # type: ignore[union-attr]
 
     # Deadlines
@@ -82,58 +83,64 @@ class Protocol(HttpToolsProtocol):
     # Parsing
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; a header that is too long ends the connection."""
-        if self._header_bytes is not None:
-            self._header_bytes += len(data)
+        """Parse what came; a header, chunk extension or trailer that is too long ends the connection."""
+        self._n_bytes += len(data)
         super().data_received(data)
-        if self._header_bytes is not None and self._header_bytes > MAX_HEADER and not self.transport.is_closing():
-            self.transport.write(_TOO_LONG)
+        if self._n_bytes > MAX_HEADER and not self.transport.is_closing():
+            if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+                self.transport.write(_TOO_LONG)
             self.transport.close()
 
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
-        self._header_bytes = self._header_bytes or 0
+        self._in_header = True
         self.deadline = time.monotonic() + HEADER_TIMEOUT_S
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; trailers, which come after the body, are no headers."""
+        if self._in_header:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Take the short way with searches, and the usual one with everything else."""
-        self._header_bytes = None
+        self._n_bytes, self._in_header = 0, False
         self.deadline = time.monotonic() + BODY_TIMEOUT_S
         alone = self.cycle is None or self.cycle.response_complete
         if alone and self.url == b"/search" and self.parser.get_method() == b"POST" and not self.expect_100_continue:
-            self._quick = []
+            self._quick = bytearray()
             return
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Keep the body of a search that takes the short way."""
+        self._n_bytes = 0
         if self._quick is None:
             super().on_body(body)
             return
-        self._quick.append(body)
-        if sum(map(len, self._quick)) > MAX_QUICK_BODY:
+        self._quick += body
+        if len(self._quick) > MAX_QUICK_BODY:
             self._leave_short_way()
 
     def on_message_complete(self) -> None:
         """Answer a search, or start on the usual way."""
         self.deadline = _NEVER
-        self._header_bytes = 0
+        self._n_bytes = 0
         if self._quick is not None:
             self.scope["method"], self.scope["path"], self.scope["query_string"] = "POST", "/search", b""
             self.scope["raw_path"] = b"/search"
             cycle = _QuickCycle(self)
-            if self._quick_search.start(self.scope, b"".join(self._quick), cycle.answer):
+            if self._quick_search.start(self.scope, bytes(self._quick), cycle.answer):
                 self._quick, self.cycle = None, cycle  # type: ignore[assignment]
                 return
             self._leave_short_way()
         super().on_message_complete()
 
     def _leave_short_way(self) -> None:
-        parts, self._quick = self._quick or [], None
+        body, self._quick = bytes(self._quick or b""), None
         super().on_headers_complete()
-        for part in parts:
-            super().on_body(part)
+        if body:
+            super().on_body(body)
 
 
 class _QuickCycle:
@@ -141,7 +148,7 @@ class _QuickCycle:
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
-        self.response_complete = self.disconnected = False
+        self.response_started = self.response_complete = self.disconnected = False
         self.keep_alive = protocol.parser.should_keep_alive() and protocol.parser.get_http_version() != "1.0"
         self.message_event = asyncio.Event()
 
