@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from serving import CODES, Command, one_off_client, save_codes, serving, wait_until
 
-from bitrank.service import sources
+from bitrank.feedback import ClickLearner
+from bitrank.service import learner, learning, sources
+from bitrank.service.learning import Learning
 
 CANDIDATE = {"item": 3, "version": "candidate", "explore": 0, "k": 50}
 
@@ -204,3 +206,40 @@ def test_a_page_that_ends_the_learner_again_and_again_is_set_aside(index, tmp_pa
     with contextlib.closing(sqlite3.connect(tmp_path / "bitrank.db")) as connection:
         rows = connection.execute("SELECT profile, number, reason FROM pages_set_aside").fetchall()
     assert rows == [("default", 3, "the learner died 3 times at this page")]
+
+
+@pytest.mark.parametrize("together", [1, 6], ids=["one by one", "all at once"])
+def test_pages_with_which_learning_fails_again_and_again_are_set_aside(index, tmp_path, monkeypatch, together):
+    """A page that can be taken, but with which no candidate can be learned."""
+    update, learn, bad = ClickLearner.update, ClickLearner.learn, CODES[3].tobytes()
+    monkeypatch.setattr(learner, "POLL_S", 0.01)
+
+    def remembering(self, page, **options):
+        self.__dict__.setdefault("seen", set()).add(page.query_code.tobytes())
+        learn(self, page, **options)
+
+    def failing(self):
+        if bad in self.__dict__.get("seen", ()):
+            raise FloatingPointError("cannot learn from this")
+        update(self)
+
+    monkeypatch.setattr(ClickLearner, "learn", remembering)
+    monkeypatch.setattr(ClickLearner, "update", failing)
+    with serving(sources.from_files(index), tmp_path) as client:
+        for first in range(0, 6, together):
+            if together > 1:
+                monkeypatch.setattr(learning, "PUBLISH_S", 0.0)
+                monkeypatch.setattr(client.service.link, "wait", lambda _: time.sleep(0.01))
+                with monkeypatch.context() as held:
+                    held.setattr(Learning, "step", lambda _: False)
+                    answer(client, range(first, first + together))
+            else:
+                answer(client, [first])
+            wait_until(lambda first=first: candidate(client)["n_learned"] == first + together)
+        wait_until(lambda: client.get("/healthz").json() == {"status": "ok"})
+        assert np.ptp(candidate(client)["weights"]) > 0
+    with contextlib.closing(sqlite3.connect(tmp_path / "bitrank.db")) as connection:
+        rows = connection.execute("SELECT number, reason FROM pages_set_aside ORDER BY number").fetchall()
+    numbers = [number for number, _ in rows]
+    assert numbers == ([4] if together == 1 else [3, 4, 5, 6])
+    assert rows[0][1].startswith("learning failed 3 times at page 4" if together == 1 else "learning failed")

@@ -12,6 +12,7 @@ from bitrank.service.learning import PUBLISH_S, Learning
 from bitrank.service.link import Link
 from bitrank.service.settings import Settings
 from bitrank.service.store import Store
+from bitrank.service.store.database import UnknownOutcomeError
 
 POLL_S = 0.5  # Pages that another service logged are seen after this long at the latest.
 
@@ -58,8 +59,9 @@ class Learner:
                 logger.warning("learning waits for the database: %s", getattr(error, "orig", None) or error)
                 self._link.failing = True
                 time.sleep(POLL_S)
-            except Exception:  # a commit of unknown outcome, or a mistake
+            except Exception as error:
                 logger.exception("learning failed, starting again from the log")
-                learning.restart()
+                # After a commit of unknown outcome, or without memory, no page is to blame.
+                learning.restart(blame=not isinstance(error, UnknownOutcomeError | MemoryError | OSError))
                 self._link.fail()
                 time.sleep(POLL_S)

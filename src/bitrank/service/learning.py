@@ -26,6 +26,7 @@ logger = logging.getLogger("bitrank.service")
 
 MEMORY = 5000  # Newest pages of a log that a new learner reads.
 BATCH = 4  # Pages learned before another profile has its turn.
+MAX_FAILURES = 3  # in a row, before the newest pages are set aside
 PUBLISH_S = 0.2  # Candidates are published this often at most.
 
 
@@ -75,10 +76,28 @@ class Learning:
         self._aside: dict[str, set[int]] = {}  # numbers of pages that could not be learned from, by profile
         self._aside_unsaved: list[PageSetAside] = []
         self._published_at = -PUBLISH_S
+        self._at: tuple[str, int] | None = None  # the page that is learned from
+        self._failed_at: tuple[str, int] | None = None
+        self._n_failures = 0  # one after the other at this page
+        self._learned: dict[str, int] = {}  # by profile, the last page up to which a candidate was learned
 
-    def restart(self) -> None:
-        """Forget the learners after a failure: they start again from the log, without the pages set aside."""
+    def restart(self, blame: bool) -> None:
+        """Forget the learners after a failure: they start again from the log, without the pages set aside.
+
+        After some failures at one page it is set aside, and with every further one twice as many of the pages before
+        it, back to the last candidate: one of them is the cause. `blame` says whether a page can be.
+        """
         self._followers.clear()
+        if not blame:
+            return
+        self._n_failures = self._n_failures + 1 if self._at is not None and self._at == self._failed_at else 1
+        self._failed_at = self._at
+        if self._at is not None and self._n_failures >= MAX_FAILURES:
+            profile, last = self._at
+            first = max(self._learned.get(profile, 0) + 1, last + 1 - 2 ** (self._n_failures - MAX_FAILURES))
+            for number in range(first, last + 1):
+                if number not in self._aside.get(profile, ()):
+                    self.set_aside(profile, number, f"learning failed {self._n_failures} times at page {last}")
 
     def set_aside(self, profile: str, number: int, reason: str) -> None:
         """Never learn from a page again."""
@@ -96,6 +115,7 @@ class Learning:
                     more |= self._learn(profile, n_pages, self._active[profile])
         finally:
             self._link.end()
+        self._at = None
         return more
 
     def publish(self) -> bool:
@@ -132,6 +152,7 @@ class Learning:
         follower.learner.sample = self._sample
         for row in self._store.pages.after(profile, follower.position, BATCH):
             self._link.begin(profile, row.number)
+            self._at = profile, int(row.number)
             try:
                 learnable = row.number not in self._aside[profile]
                 if learnable and (row.signed or self._settings.learn_imported):
@@ -151,6 +172,9 @@ class Learning:
 
     def _take_candidate(self, follower: _Follower) -> None:
         follower.candidate, follower.is_new = ranking_of(follower.learner.candidate, self._sample), True
+        if self._at is not None:
+            profile, number = self._at
+            self._learned[profile] = max(number, self._learned.get(profile, 0))
 
     def _last_choice(self, profile: str) -> int:
         return self._store.profiles.last_choice(profile).number
