@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from report import RESULTS, Figure, Report, parse_parts
+from threadpoolctl import threadpool_limits
 
 from bitrank import ITQ
 from bitrank.codes import distances
@@ -166,10 +167,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="collections and users (default: %(default)s)")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default: %(default)s)")
     options = parse_parts(parser, PARTS)
-    for part in options.parts:
-        report = Report(part)
-        PARTS[part](report, range(options.first_seed, options.first_seed + options.seeds))
-        report.save(RESULTS / "clicks.json")
+    with threadpool_limits(1):  # as in the service
+        for part in options.parts:
+            report = Report(part)
+            PARTS[part](report, range(options.first_seed, options.first_seed + options.seeds))
+            report.save(RESULTS / "clicks.json")
 
 
 if __name__ == "__main__":

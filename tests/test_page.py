@@ -554,6 +554,32 @@ def test_versions_are_activated_and_rolled_back(visit, service, profile):
 
 
 @pytest.mark.slow
+def test_a_rollback_whose_answer_is_lost_goes_back_once(visit, service, profile):
+    for number in (2, 3):
+        call("POST", f"{service}/profiles/{profile}/versions", {"weights": [1.0] * 32 + [number / 10] * 32})
+        call("POST", f"{service}/profiles/{profile}/versions/{number}/activate")
+    page, lost = visit(f"{service}/?item=7&profile={profile}"), []
+
+    def lose(route):
+        if lost:
+            route.continue_()
+        else:
+            route.fetch()  # the request arrives, its answer does not
+            lost.append(route)
+            route.abort()
+
+    page.route("**/rollback", lose)
+    page.get_by_role("button", name="Roll back to version 2").click()
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    page.get_by_role("button", name="Roll back to version 2").click()
+    expect(page.get_by_role("status")).to_contain_text("Rolled back to version 2")
+    assert call("GET", f"{service}/profiles/{profile}/versions")["active"] == 2
+    page.get_by_role("button", name="Roll back to version 1").click()
+    expect(page.get_by_role("status")).to_contain_text("Rolled back to version 1")
+    visit.expected("ERR_FAILED")
+
+
+@pytest.mark.slow
 def test_a_version_can_be_activated_on_a_phone(visit, service, profile):
     call("POST", f"{service}/profiles/{profile}/versions", {"weights": [1.0] * 32 + [0.0] * 32})
     page = visit(f"{service}/?item=7&profile={profile}", viewport={"width": 360, "height": 740}, has_touch=True)
@@ -609,9 +635,10 @@ def test_a_query_that_was_answered_is_not_offered(service, profile):
 
 def test_quality_is_drawn_with_its_uncertainty(visit, service, data, profile):
     store = Store(f"sqlite:///{data / 'bitrank.db'}", 64)
-    for n_pages, n in ((100, 30), (200, 120)):
+    for n_pages, error in ((100, 0.08), (200, 0.04)):
         figures = {"active": 0.62, "candidate": 0.66, "hamming": 0.6, "decision": "keep", "reason": "no gain"}
-        store.gate.record(profile, n_pages, {**figures, "n_held_out": n, "alarm": False}, 1, None)
+        figures |= {"error": error, "n_held_out": 30, "alarm": False}
+        store.gate.record(profile, n_pages, figures, 1, None)
     store.close()
     page = visit(f"{service}/?item=7&profile={profile}")
     picture = page.get_by_role("img", name=re.compile("After 200 pages: active 0.620"))
@@ -622,11 +649,10 @@ def test_quality_is_drawn_with_its_uncertainty(visit, service, data, profile):
             for point in picture.locator(f"polygon.band.{line}").get_attribute("points").split()
         ]
         heights = [points[3][1] - points[0][1], points[2][1] - points[1][1]]
-        # Twice the standard error of a share, at four times as many pages half of it.
         assert heights[0] == pytest.approx(2 * heights[1], rel=1e-3)
         drawn = picture.locator(f"polyline.{line}").get_attribute("points").split()[0].split(",")
         assert points[0][1] < float(drawn[1]) < points[3][1]
-    expect(page.locator("#quality figcaption")).to_contain_text("± 0.089 at most")
+    expect(page.locator("#quality figcaption")).to_contain_text("± 0.080 at most")
 
 
 def check_bars(page, weights):

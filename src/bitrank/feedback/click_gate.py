@@ -38,7 +38,8 @@ class Decision(NamedTuple):
 
     `candidate`, `active` and `hamming` are mean win rates: the share of items drawn like the explored ones that are
     farther than a clicked explored item; one half is chance. They are None while too few pages have explored clicks.
-    `top` is the candidate's gain over Hamming in the win rate among near items alone.
+    `error` is the largest of their standard errors over clients, and `top` the candidate's gain over Hamming in the win
+    rate among near items alone.
 
     Examples
     --------
@@ -54,6 +55,7 @@ class Decision(NamedTuple):
     candidate: float | None = None
     active: float | None = None
     hamming: float | None = None
+    error: float | None = None
     top: float | None = None
 
 
@@ -162,7 +164,9 @@ def decide(
     def gain(name: str, rival: str, column: int = 0) -> Estimate:
         return mean_over_clients(rates[name][:, column] - rates[rival][:, column], clients)
 
-    means = {name: mean_over_clients(values[:, 0], clients).mean for name, values in rates.items()}
+    estimates = {name: mean_over_clients(values[:, 0], clients) for name, values in rates.items()}
+    means = {name: estimate.mean for name, estimate in estimates.items()}
+    means["error"] = max(estimate.error for estimate in estimates.values())
     top = gain("candidate", "hamming", 1)
     means["top"] = top.mean if np.isfinite(top.mean) else None  # type: ignore[assignment]
     z = chance_z(n_looks)

@@ -198,6 +198,7 @@ class Learning:
             "active": decision.active,
             "candidate": decision.candidate,
             "hamming": decision.hamming,
+            "error": decision.error,
             "top": decision.top,
             "decision": "roll back" if undo else "activate" if decision.activate else "keep",
             "reason": decision.reason,

@@ -306,6 +306,7 @@ class Quality(BaseModel):
     active: float | None
     candidate: float | None
     hamming: float | None
+    error: float | None = Field(None, description="the largest standard error of these three, over clients")
     top: float | None = Field(None, description="the candidate's gain over Hamming among near items")
     decision: str = Field(description="activate, keep or roll back")
     reason: str

@@ -7,8 +7,7 @@ export class ServiceError extends Error {
   }
 }
 
-async function call(method, path, body, options) {
-  const headers = {};
+async function call(method, path, body, { headers = {}, ...options } = {}) {
   if (body !== undefined && !(body instanceof FormData)) {
     headers["Content-Type"] = "application/json";
     body = JSON.stringify(body);
@@ -24,6 +23,21 @@ async function call(method, path, body, options) {
   return answer;
 }
 
+// Writes of unknown outcome keep their key: sent again, they count once.
+const keys = new Map();
+async function once(path) {
+  const key = keys.get(path) ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16)).join("-");
+  keys.set(path, key);
+  try {
+    const answer = await call("POST", path, undefined, { headers: { "Idempotency-Key": key } });
+    keys.delete(path);
+    return answer;
+  } catch (error) {
+    if (error.status >= 400 && error.status < 500) keys.delete(path);
+    throw error;
+  }
+}
+
 const named = (profile) => `profiles/${encodeURIComponent(profile)}`;
 
 export const collection = () => call("GET", "collection");
@@ -35,8 +49,8 @@ export const profiles = () => call("GET", "profiles");
 export const versions = (profile) => call("GET", `${named(profile)}/versions`);
 export const version = (profile, number) => call("GET", `${named(profile)}/versions/${number}`);
 export const candidate = (profile) => call("GET", `${named(profile)}/candidate`);
-export const activate = (profile, number) => call("POST", `${named(profile)}/versions/${number}/activate`);
-export const rollback = (profile) => call("POST", `${named(profile)}/rollback`);
+export const activate = (profile, number) => once(`${named(profile)}/versions/${number}/activate`);
+export const rollback = (profile) => once(`${named(profile)}/rollback`);
 export const unanswered = (profile) => call("GET", `${named(profile)}/unanswered`);
 export const quality = (profile) => call("GET", `${named(profile)}/quality`);
 

@@ -91,10 +91,10 @@ export function qualityChart(figure, replays) {
   );
 }
 
-// Two standard errors on either side. A mean of n shares has a standard error of at most √(p(1 − p)/n).
+// Two standard errors on either side, as the gate found them over clients.
 function interval(point, key) {
   const share = point[key];
-  const error = 2 * Math.sqrt((share * (1 - share)) / Math.max(1, point.n_held_out));
+  const error = 2 * (point.error ?? Math.sqrt((share * (1 - share)) / Math.max(1, point.n_held_out)));
   return [Math.max(0, share - error), Math.min(1, share + error)];
 }
 
