@@ -336,6 +336,36 @@ MISTAKES = [
     ("hasher of a 1d array", lambda: HASHER.transform(X[0]), "Expected 2D array, got 1D array instead"),
     ("ranker not fitted", lambda: RankingSVM().queries_for(CODES), "This RankingSVM instance is not fitted yet"),
     ("hasher not fitted", lambda: ITQ(16).transform(X), "This ITQ instance is not fitted yet"),
+    (
+        "few ones in unpacked codes",
+        lambda: Index((RNG.random((60, 64)) < 0.05).astype(np.uint8)),
+        "with all values 0 or 1: pack them with bitrank.codes.pack",
+    ),
+    (
+        "half a step",
+        lambda: QueryVectorRanker(n_steps=5.5).fit(CODES, Y),
+        "n_steps must be an int of at least 1, got 5.5",
+    ),
+    (
+        "steps as text",
+        lambda: QueryVectorRanker(n_hidden="2").fit(CODES, Y),
+        "n_hidden must be an int of at least 1, got '2'",
+    ),
+    (
+        "quadruplets as a float",
+        lambda: RankingSVM(n_quadruplets=100.0).fit(CODES, Y),
+        "n_quadruplets must be an int of at least 1, got 100.0",
+    ),
+    (
+        "features without columns",
+        lambda: QueryVectorRanker().fit(CODES, Y, features=X[:, :0]),
+        "features must have at least one column, got shape (60, 0)",
+    ),
+    (
+        "masked codes",
+        lambda: Index(np.ma.masked_equal(CODES, 7)),
+        "codes must not be masked",
+    ),
 ]
 
 

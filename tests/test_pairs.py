@@ -107,10 +107,18 @@ def test_qrels(tmp_path, text):
         read_qrels(path, ["q1"], ["d1", "d1"])
 
 
+def test_qrels_of_unknown_ids_alone_are_refused_and_a_byte_order_mark_is_no_id(tmp_path):
+    path = tmp_path / "some.qrels"
+    path.write_text("q1 0 d2 1\n", encoding="utf-8-sig")
+    assert read_qrels(path, ["q1"], ["d1", "d2"]).pairs.tolist() == [[0, 1, 1]]
+    with pytest.raises(ValueError, match="must name known ids, got none in 1 lines, the last with query q1, item d2"):
+        read_qrels(path, ["1"], ["2"])
+
+
 def test_bad_qrels(tmp_path):
     path = tmp_path / "bad.qrels"
-    for text in ("q1 0 d1 high\n", "q1 d1\n", "q1 0 d1 1 run\n"):
-        path.write_text("q1 0 d1 1\n" + text)
+    for text in ("q1 0 d1 high\n", "q1 d1\n", "q1 0 d1 1 run\n", "q1 0 d1 \u00b2\n", "q1 0 d1 99999999999999999999\n"):
+        path.write_text("q1 0 d1 1\n" + text, encoding="utf-8")
         with pytest.raises(ValueError, match=r"bad.qrels:2 must be `query 0 item grade`"):
             read_qrels(path, ["q1"], ["d1"])
 

@@ -250,7 +250,7 @@ def test_near_bad_arguments():
 def test_bad_arguments():
     y = np.arange(60) % 3
     for bad in (0, -1):
-        with pytest.raises(ValueError, match=f"n_quadruplets must be at least 1, got {bad}"):
+        with pytest.raises(ValueError, match=f"n_quadruplets must be an int of at least 1, got {bad}"):
             draw_quadruplets(y, bad)
     with pytest.raises(ValueError, match=r"strategy must be one of \('uniform', 'near'\), got 'far'"):
         draw_quadruplets(y, 10, strategy="far")

@@ -162,7 +162,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match="at least two classes"):
         fast().fit(codes, np.zeros(200))
     for name in ("n_steps", "n_hidden"):
-        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        with pytest.raises(ValueError, match=f"{name} must be an int of at least 1, got 0"):
             fast(**{name: 0}).fit(codes, y)
     for wrong in (features[:3], features[0]):
         with pytest.raises(ValueError, match=r"features must have shape \(200, n_features\)"):

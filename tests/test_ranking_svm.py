@@ -329,7 +329,7 @@ BAD_OPTIONS = [
     ({"prior": -np.ones(16)}, "finite and not negative"),
     ({"solver": "newton"}, "solver must be one of"),
     ({"strategy": "far"}, 'strategy must be "auto", "uniform" or "near"'),
-    ({"n_quadruplets": 0}, "n_quadruplets must be at least 1"),
+    ({"n_quadruplets": 0}, "n_quadruplets must be an int of at least 1"),
     ({"scoring": "ndcg"}, "scoring must be one of"),
     ({"validation": "time"}, "validation must be one of"),
 ]

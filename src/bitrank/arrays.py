@@ -32,6 +32,9 @@ def to_array(values: Any, name: str = "values") -> npt.NDArray[Any]:
     """
     if isinstance(values, str):
         raise ValueError(f"{name} must be an array, got the text {values!r:.60}: read a file first, as np.load does")
+    if np.ma.is_masked(values):
+        n_masked = np.ma.count_masked(values)
+        raise ValueError(f"{name} must not be masked, got {n_masked} masked values: fill them, or leave their rows out")
     if type(values).__module__.partition(".")[0] == "pyarrow":
         array = _from_arrow(values, name)
     elif isinstance(values, list | tuple) and len(values) and isinstance(values[0], bytes | bytearray | memoryview):

@@ -84,7 +84,7 @@ def is_one_column_per_bit(array: npt.NDArray[Any]) -> bool:
 def _is_unpacked(array: Codes) -> bool:
     if array.size < _MIN_UNPACKED or (array[:1024] > 1).any():
         return False
-    return bool((array <= 1).all() and 10 * np.count_nonzero(array) >= array.size)
+    return bool((array <= 1).all() and array.any())
 
 
 def _remedy(array: npt.NDArray[Any]) -> str:

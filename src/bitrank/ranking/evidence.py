@@ -91,6 +91,8 @@ def check_features(
     if array.ndim != 2 or len(array) != n or n_features not in (None, array.shape[1]):
         wanted = "n_features" if n_features is None else n_features
         raise ValueError(f"{name} must have shape ({n}, {wanted}), one row per {row}, got {array.shape}")
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one column, got shape {array.shape}")
     check_finite(array, name)
     return array
 

@@ -113,8 +113,8 @@ def read_qrels(
     Qrels(pairs=array([[0, 1, 1]]), n_unknown=1)
     """
     rows_of_queries, rows_of_items = _rows_of(query_ids, "query_ids"), _rows_of(item_ids, "item_ids")
-    pairs, unknown = [], 0
-    with open(path, encoding="utf-8") as file:
+    pairs, unknown, example = [], 0, ""
+    with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             fields = line.split()
             if not fields or (number == 1 and len(fields) == 3 and not _is_grade(fields[2])):
@@ -127,9 +127,11 @@ def read_qrels(
             if query is None or item is None:
                 if strict:
                     raise ValueError(f"{path}:{number} must name known ids, got query {fields[0]}, item {fields[-2]}")
-                unknown += 1
+                unknown, example = unknown + 1, f"query {fields[0]}, item {fields[-2]}"
                 continue
             pairs.append((query, item, max(grade, 0)))  # TREC marks some items that are not relevant by -1 or -2
+    if unknown and not pairs:
+        raise ValueError(f"{path} must name known ids, got none in {unknown} lines, the last with {example}")
     return Qrels(np.array(pairs, np.int64).reshape(-1, 3), unknown)
 
 
@@ -141,4 +143,5 @@ def _rows_of(ids: Sequence[Hashable], name: str) -> dict[str, int]:
 
 
 def _is_grade(text: str) -> bool:
-    return text.removeprefix("-").isdigit()
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 10

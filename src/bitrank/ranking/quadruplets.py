@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.checks import check_classes, check_codes
+from bitrank.checks import check_classes, check_codes, check_count
 from bitrank.codes import distances
 from bitrank.ties import by_rows
 from bitrank.vocabulary import Codes, Rows
@@ -62,8 +62,7 @@ def draw_quadruplets(
     >>> draw_quadruplets(y, 2, random_state=0).shape
     (2, 4)
     """
-    if n_quadruplets < 1:
-        raise ValueError(f"n_quadruplets must be at least 1, got {n_quadruplets}")
+    check_count("n_quadruplets", n_quadruplets, 1)
     if strategy not in get_args(Strategy):
         raise ValueError(f"strategy must be one of {get_args(Strategy)}, got {strategy!r}")
     classes = _RowClasses(y, query_y)

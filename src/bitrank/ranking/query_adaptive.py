@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
+from bitrank.checks import check_count
 from bitrank.codes import signs
 from bitrank.ranking import gate
 from bitrank.ranking.batches import Batches, LabelBatches, PairBatches
@@ -95,8 +96,7 @@ class _Learner:
     """M and b, learned from one body of evidence."""
 
     def __init__(self, ranker: QueryAdaptiveRanker, evidence: Any, random: np.random.Generator) -> None:
-        if ranker.n_steps < 1:
-            raise ValueError(f"n_steps must be at least 1, got {ranker.n_steps}")
+        check_count("n_steps", ranker.n_steps, 1)
         self.ranker, self.evidence, self.random = ranker, evidence, random
 
     def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.archives import Archive
+from bitrank.checks import check_count
 from bitrank.codes import signs, split_vectors
 from bitrank.ranking import gate, pair_gate
 from bitrank.ranking.batches import Batch, LabelBatches, PairBatches
@@ -195,8 +196,7 @@ class QueryVectorRanker(PerQueryRanker):
 
     def _check_sizes(self) -> None:
         for name in ("n_steps", "n_hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            check_count(name, getattr(self, name), 1)
 
     def _parts(self) -> dict[str, Part]:
         return {"bits": self.bits_part_, "full": self.full_part_}

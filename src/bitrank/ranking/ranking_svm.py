@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bitrank.checks import check_weights
+from bitrank.checks import check_count, check_weights
 from bitrank.progress import progress
 from bitrank.ranking import gate
 from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, PairEvidence, QueryRows
@@ -95,6 +95,7 @@ class RankingSVM(GatedRanker):
     strategy: str = "auto"
 
     def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:
+        check_count("n_quadruplets", self.n_quadruplets, 1)
         samplings = [way for way in SAMPLINGS if self.strategy in ("auto", way["strategy"])]
         if not samplings:
             raise ValueError(f'strategy must be "auto", "uniform" or "near", got {self.strategy!r}')
@@ -103,6 +104,7 @@ class RankingSVM(GatedRanker):
         return _LabelLearner(self, evidence, samplings, random)
 
     def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> gate.Learner:
+        check_count("n_quadruplets", self.n_quadruplets, 1)
         return _PairLearner(self, evidence, random)
 
     def _constraint_learner(self, evidence: ConstraintEvidence) -> gate.Learner:
@@ -186,7 +188,7 @@ class _LabelLearner:
 
     def _tried(self, sampling: dict[str, Any], wanted: list[dict[str, Any]] | None) -> list[dict[str, float]]:
         """Constants to try with a sampling."""
-        tried = _constants_to_try(max(1, self.ranker.n_quadruplets))
+        tried = _constants_to_try(self.ranker.n_quadruplets)
         return [some for some in tried if wanted is None or {**sampling, **some} in wanted]
 
     def learn(self, choice: gate.Choice) -> dict[str, Any]:
