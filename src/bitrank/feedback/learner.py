@@ -119,6 +119,7 @@ class ClickLearner:
         self._shown, self._clicks = np.zeros(_N_PLACES), np.zeros(_N_PLACES)
         self.dropped: set[str] = set()
         self.n_pages = self.n_looks = self._n_new = self._n_unread = 0
+        self._was_refused = False
         self.candidate: Ranker = UniformRanker(self.n_bits).fit(self._sample)
 
     @property
@@ -154,8 +155,11 @@ class ClickLearner:
 
     @property
     def due(self) -> bool:
-        """Whether a decision is due: a hundred new pages since the last one, and a tenth of all."""
-        return self._n_new >= max(_MIN_NEW, self.n_pages // 10)
+        """Whether a decision is due: a hundred new pages since the last one, and a tenth of all.
+
+        A candidate that was refused gets another chance after half as many.
+        """
+        return self._n_new >= max(_MIN_NEW, self.n_pages // (20 if self._was_refused else 10))
 
     @property
     def stale(self) -> bool:
@@ -220,6 +224,7 @@ class ClickLearner:
         self.update()
         held_out = [page for page in self._held_out if page.client not in self.dropped]
         decision = decide(held_out, self.hamming_gain, self.candidate, active, self._sample, self.n_looks)
+        self._was_refused = not decision.activate
         behind = self._behind_hamming(active, version) or self._behind_canary(version)
         return decision._replace(alarm=decision.alarm or behind)
 
