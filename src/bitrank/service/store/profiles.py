@@ -11,7 +11,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from bitrank.service.store.database import Database, last_change, next_change
-from bitrank.service.store.rankings import Ranking, from_bytes, to_bytes
+from bitrank.service.store.rankings import Ranking, from_bytes, is_same, to_bytes
 from bitrank.service.store.tables import activations, profiles, versions
 from bitrank.vocabulary import Weights
 
@@ -83,6 +83,15 @@ class ProfileStore:
         """Keep a ranking as a new version of a profile, not yet active; returns its number."""
         with self._database.write() as connection:
             return add_version(connection, profile, ranking, origin, {})
+
+    def begin_with(self, profile: str, ranking: Ranking) -> None:
+        """Add a ranker that was learned offline and activate it, unless a version has the same already."""
+        with self._database.write() as connection:
+            lock_profile(connection, profile)  # others that begin with the same ranker wait here
+            query = sa.select(versions).where(versions.c.profile == profile, versions.c.origin == "ranker")
+            if not any(is_same(_read_version(row).ranking, ranking) for row in connection.execute(query).all()):
+                number = add_version(connection, profile, ranking, "ranker", {})
+                activate_version(connection, profile, number, "user")
 
     def versions(self, profile: str) -> list[Version]:
         """Read all versions of a profile, oldest first."""
