@@ -153,5 +153,5 @@ async def _unknown(_: Request, error: Exception) -> Response:
 
 async def _unavailable(_: Request, error: Exception) -> Response:
     cause = str(getattr(error, "orig", None) or error)
-    detail = f"the database does not answer now, and nothing was changed: {cause:.200}"
+    detail = f"the database does not answer now, and nothing was changed by this request: {cause:.200}"
     return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})
