@@ -29,7 +29,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         413: "Too large",
         422: "Not as expected; nothing was changed",
         429: "Too many requests",
-        503: "The database does not answer; the detail says whether anything was changed, try again",
+        503: "The database or the engine does not answer; the detail says whether anything was changed, try again",
     }.items()
 }
 
