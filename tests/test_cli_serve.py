@@ -22,6 +22,8 @@ TOKEN = "0123456789abcdef0123"
         (["--engine", "duckdb://"], "--engine needs --data or --db"),
         (["--engine", "duckdb://", "--index", "x"], "--index or --engine, not both"),
         (["--workers", "0"], "workers must be at least 1, got 0"),
+        (["--engine", "duckdb:///x", "--data", "d", "--workers", "2"], "workers must be 1 with duckdb://.* got 2"),
+        (["--engine", "chdb:///x", "--data", "d", "--workers", "3"], "workers must be 1 with chdb://.* got 3"),
         (["--port", "99999"], "port must be from 0 to 65535, got 99999"),
         (["--port", "-1"], "port must be from 0 to 65535, got -1"),
         (["--image-origin", "javascript:x"], "an image origin must be like https://"),

@@ -25,7 +25,7 @@ from bitrank.service import images, sources
 from bitrank.service.collection import SearchQuery
 from bitrank.service.page_tokens import LIFETIME_S, Signer
 from bitrank.service.searching import PageRequest
-from bitrank.service.store import profiles
+from bitrank.service.store import Store, profiles
 from bitrank.service.store.page_log import read_page
 
 N_BITS, N = 20, 300
@@ -531,6 +531,21 @@ def test_a_database_of_another_collection_is_refused(tmp_path):
     # The same collection, built again with a few items more and fewer.
     with serving(source(np.concatenate([CODES[:280], other[:100]])), tmp_path) as client:
         assert client.get("/collection").json()["n_items"] == 380
+
+
+def test_a_collection_may_change_slowly(tmp_path):
+    """Each start is compared with the one before it, not with the first."""
+    codes = pack(np.random.default_rng(0).integers(0, 2, (800, N_BITS), dtype=np.uint8))
+    store = Store(f"sqlite:///{tmp_path / 'bitrank.db'}", N_BITS)
+    for start in (0, 80, 160, 240, 320, 240):
+        rows = np.arange(start, start + 200)  # 60 % of those before
+        store.check_collection(Index(codes[rows], n_bits=N_BITS, ids=rows))
+    for start in (0, 600):
+        rows = np.arange(start, start + 200)
+        for _ in range(2):  # a collection that was refused is not remembered
+            with pytest.raises(ValueError, match="0 of 64 of its items are the same"):
+                store.check_collection(Index(codes[rows], n_bits=N_BITS, ids=rows))
+    store.close()
 
 
 def test_one_thousand_profiles_fit_and_not_one_more(client, monkeypatch):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from serving import Command, serving
+from tcp_proxy import Proxy
 
 import bitrank
 from bitrank.index import Index
@@ -64,6 +65,37 @@ def test_pages_clicks_and_versions_over_an_engine(engine, tmp_path, method):
         assert (refused.status_code, "live in an engine" in refused.json()["detail"]) == (403, True)
         assert other.delete("/items/8").status_code == 403
     assert engine.count() == 400
+
+
+def test_an_engine_that_goes_away_gives_503_until_it_is_back(postgres, tmp_path):
+    url = postgres.url(postgres.new_base())
+    with Proxy(postgres.port) as proxy, bitrank.connect(proxy.url(url), "shop") as engine:
+        engine.create(N_BITS)
+        engine.add(CODES, IDS)
+        with serving(sources.from_engine(EngineIndex(engine), "shop"), tmp_path) as client:
+            token = client.post("/search", json={"item": 8}).json()["page_token"]
+            requests = [
+                ("GET", "/healthz", None),
+                ("POST", "/search", {"code": CODES[3].tobytes().hex()}),  # the short way
+                ("POST", "/search", {"item": 8}),
+                ("POST", "/search", {"item": 11, "chosen": [14]}),
+                ("GET", "/items/8", None),
+                ("POST", "/feedback", {"page_token": token, "clicked": []}),
+            ]
+            for _ in range(2):
+                proxy.cut()
+                for method, path, body in requests:
+                    answer = client.request(method, path, json=body)
+                    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1"), (path, body)
+                    assert "the engine cannot be reached now" in answer.json()["detail"]
+                assert client.get("/profiles").json()[1]["n_pages"] == 0
+                proxy.restore()
+                for method, path, body in requests[:-1]:
+                    assert client.request(method, path, json=body).status_code == 200, (path, body)
+            assert client.request(*requests[-1][:2], json=requests[-1][2]).status_code == 201
+            with bitrank.connect(url, "shop") as other:
+                other.remove(IDS[:1])
+            assert client.get("/healthz").status_code == 200, "an engine without the first item answers"
 
 
 @pytest.mark.slow

@@ -338,6 +338,28 @@ def test_a_ranker_learned_offline_is_the_first_version(collection, tmp_path):
         Service(source(collection), url, Settings(), ranker_of_weights(np.ones(16)))
 
 
+def test_a_ranker_learned_offline_is_activated_once(collection, tmp_path):
+    """A restart does not undo a user's choice, also when the collection changed; another file is another version."""
+    codes, labels = collection
+    first, second = (QueryVectorRanker(n_steps=2, n_hidden=4, random_state=n).fit(codes, labels) for n in (0, 1))
+    third = ranker_of_weights(np.linspace(1, 2, 32))
+    with serving(source(collection), tmp_path, ranker=first) as client:
+        client.post("/profiles/default/versions", json={"weights": [1.0] * 32})
+        client.post("/profiles/default/versions/2/activate")
+        assert client.post("/items", json={"items": [{"id": 0, "code": "00ff00ff"}]}).status_code == 201
+    for ranker, active in ((first, 2), (second, 3), (third, 4), (third, 4), (first, 4)):
+        with serving(source(collection), tmp_path, ranker=ranker) as client:
+            listed = versions(client)
+            assert (listed["active"], len(listed["versions"])) == (active, active)
+            last = listed["activations"]
+    assert [(entry["version"], entry["reason"]) for entry in last] == [
+        (1, "start"),
+        (2, "user"),
+        (3, "user"),
+        (4, "user"),
+    ]
+
+
 def test_an_alarm_undoes_a_version_that_clicks_made(collection, tmp_path):
     with serving(source(collection), tmp_path) as client:
         store = client.service.store

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from serving import CODES, Command, one_off_client, save_codes, serving, wait_until
 from sqlalchemy.exc import OperationalError
+from tcp_proxy import Proxy
 from threads import in_threads
 
 from bitrank.service import sources
@@ -280,6 +281,53 @@ def test_a_session_that_ends_within_the_commit_is_no_claim_that_nothing_was_writ
         assert call(service, "GET", "/profiles/default/versions").json()["active"] == (
             number if table == "pages" else 1
         )
+
+
+WRITES = [
+    ("POST", "/items", {"items": [{"id": 1000, "code": "00ff00ff"}, {"id": 3, "code": "00ff00ff"}]}, "items"),
+    ("DELETE", "/items/4", None, "items"),
+    ("PUT", "/profiles/tenant", {"weights": [2.0] * N_BITS}, "profiles"),
+    ("POST", "/profiles/default/versions", {"weights": [2.0] * N_BITS}, "versions"),
+    ("POST", "/profiles/default/versions/2/activate", None, "activations"),
+    ("POST", "/profiles/default/versions/1/activate", None, "activations"),
+    ("POST", "/profiles/default/rollback", None, "activations"),
+]
+
+
+def test_a_database_that_goes_away_after_the_commit_makes_no_answer_wrong(index, postgres, base):
+    """What was committed is answered as such; sent again with its key, it is answered so again."""
+    with Proxy(postgres.port) as proxy, serving(sources.from_files(index), url=proxy.url(base)) as service:
+        token = page_token(service, "default")
+        for number, (method, path, body, table) in enumerate([*WRITES, ("POST", "/feedback", None, "pages")]):
+            if table == "pages":
+                body = {"page_token": token, "clicked": []}
+
+            def send(method=method, path=path, body=body, number=number):
+                headers = {"idempotency-key": f"write-{number}"}
+                return CLIENT.request(method, service.address + path, json=body, headers=headers)
+
+            proxy.cut_after_commit_of(f"INSERT INTO {table} ")
+            first = send()
+            assert proxy.was_cut.wait(10), path
+            assert first.status_code in (200, 201, 204), (path, first.text)
+            refused = send()
+            assert refused.status_code == 503, path
+            assert "nothing was changed by this request" in refused.json()["detail"]
+            proxy.restore()
+            again = send()
+            if table == "pages":
+                assert (first.status_code, again.status_code) == (201, 200)
+            else:
+                assert (again.status_code, again.text) == (first.status_code, first.text), path
+        for item in (3, 1000):  # at the next poll
+            wait_until(lambda item=item: call(service, "GET", f"/items/{item}").json().get("code") == "00ff00ff")
+        wait_until(lambda: call(service, "GET", "/items/4").status_code == 404)
+        assert call(service, "GET", "/collection").json()["n_items"] == len(CODES)
+        shown = {profile["name"]: profile for profile in call(service, "GET", "/profiles").json()}
+        assert (shown["tenant"]["n_versions"], shown["default"]["n_pages"]) == (1, 1)
+        listed = call(service, "GET", "/profiles/default/versions").json()
+        assert [entry["version"] for entry in listed["activations"]] == [1, 2, 1, 2]
+        wait_until(lambda: call(service, "POST", "/search", item=3).json()["version"] == 2)
 
 
 def test_many_make_the_tables_at_once(base):

@@ -142,6 +142,11 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise ValueError("--items, --hasher and --image-features go with --index or --engine")
     if arguments.workers < 1:
         raise ValueError(f"workers must be at least 1, got {arguments.workers}")
+    scheme = (arguments.engine or "").partition(":")[0]
+    if arguments.workers > 1 and scheme in ("duckdb", "chdb"):
+        raise ValueError(
+            f"workers must be 1 with {scheme}://, which one process opens at a time, got {arguments.workers}"
+        )
     url, place = _database(arguments)
     bound = process.listen(arguments.host, arguments.port)
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host

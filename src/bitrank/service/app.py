@@ -16,7 +16,8 @@ from fastapi.staticfiles import StaticFiles
 
 import bitrank
 from bitrank.service.access_log import AccessLog
-from bitrank.service.asgi import FAILED, App, Receive, Scope, Send
+from bitrank.service.asgi import FAILED, App, Receive, Scope, Send, unreachable
+from bitrank.service.engine_index import UnreachableEngineError
 from bitrank.service.metrics import Gauge, Metrics, Observed, Observer
 from bitrank.service.quick_search import QuickSearch
 from bitrank.service.routes import items, profiles, search
@@ -71,6 +72,7 @@ def create_app(service: Service) -> Application:
     for kind in UNAVAILABLE:
         app.add_exception_handler(kind, _unavailable)
     app.add_exception_handler(UnknownOutcomeError, _unknown)
+    app.add_exception_handler(UnreachableEngineError, _unreachable)
     app.add_exception_handler(Exception, _failed)
     # Around the application, not within it, so that the answer to an error is guarded and counted like any other.
     observer = Observer(metrics, service.clients, log)
@@ -81,8 +83,9 @@ def create_app(service: Service) -> Application:
 def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/healthz", tags=["operations"], responses={503: PROBLEMS[503]})
     def healthy() -> dict[str, str]:
-        """Say whether the service can read its database, and whether learning fails."""
+        """Say whether the service can read its database and its engine, if any, and whether learning fails."""
         service.store.profiles.n_pages()
+        service.collection.check_reachable()
         return {"status": "ok"} | ({"learning": "failing"} if service.link.failing else {})
 
     @app.get("/metrics", tags=["operations"], response_class=PlainTextResponse)
@@ -151,7 +154,11 @@ async def _unknown(_: Request, error: Exception) -> Response:
     return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})
 
 
+async def _unreachable(_: Request, error: Exception) -> Response:
+    return Response(unreachable(error), 503, {"retry-after": "1"}, "application/json")
+
+
 async def _unavailable(_: Request, error: Exception) -> Response:
     cause = str(getattr(error, "orig", None) or error)
-    detail = f"the database does not answer now, and nothing was changed: {cause:.200}"
+    detail = f"the database does not answer now, and nothing was changed by this request: {cause:.200}"
     return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})

@@ -24,6 +24,12 @@ def header(scope: Scope, name: bytes) -> bytes:
     return b""
 
 
+def unreachable(error: Exception) -> bytes:
+    """Write the body of an answer that needs an engine which does not answer."""
+    detail = f"the engine cannot be reached now, and nothing was changed by this request: {error!s:.200}"
+    return json.dumps({"detail": detail}).encode()
+
+
 async def answer_problem(send: Send, status: int, detail: str) -> None:
     """Answer with what went wrong, as JSON."""
     body = json.dumps({"detail": detail}).encode()

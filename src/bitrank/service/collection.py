@@ -222,6 +222,11 @@ class Collection:
             raise ValueError(f"image must be a URL, since this collection has no folder of images, got {image!r:.80}")
         images.confined(self._source.folder, image)
 
+    def check_reachable(self) -> None:
+        """Check that the codes can be read, where they stay in an engine."""
+        if isinstance(self.index, EngineIndex):
+            self.index.check_reachable()
+
     def refresh(self) -> None:
         """Apply what changed in the store since the last time."""
         with self._refreshing:

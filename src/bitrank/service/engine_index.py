@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
 import numpy.typing as npt
 
 from bitrank.engines import Engine
 from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Results
+
+
+class UnreachableEngineError(ConnectionError):
+    """An engine that does not answer; its next call tries again."""
 
 
 class EngineIndex:
@@ -44,12 +51,28 @@ class EngineIndex:
         self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None = None, *, threads: int | None = None
     ) -> Results:
         """Search in the engine, which has its own threads."""
-        return self._engine.search(queries, k, weights, method=self._method, candidates=self._candidates)
+        with _lost_connections():
+            return self._engine.search(queries, k, weights, method=self._method, candidates=self._candidates)
 
     def sample(self, n: int) -> Codes:
         """Draw codes."""
-        return self._engine.sample(n)
+        with _lost_connections():
+            return self._engine.sample(n)
 
     def codes(self, ids: npt.ArrayLike) -> Codes:
         """Look up codes by id."""
-        return self._engine.codes(ids)
+        with _lost_connections():
+            return self._engine.codes(ids)
+
+    def check_reachable(self) -> None:
+        """Raise an UnreachableEngineError unless the engine answers."""
+        with suppress(ValueError):  # an answer, too: the item is gone
+            self.codes(self.ids[:1])
+
+
+@contextmanager
+def _lost_connections() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionError as error:
+        raise UnreachableEngineError(str(error)) from error

@@ -15,9 +15,10 @@ import msgspec
 from msgspec import Meta
 
 from bitrank.service import schemas
-from bitrank.service.asgi import FAILED, Scope, header
+from bitrank.service.asgi import FAILED, Scope, header, unreachable
 from bitrank.service.batching import Answer
 from bitrank.service.collection import SearchQuery
+from bitrank.service.engine_index import UnreachableEngineError
 from bitrank.service.metrics import Observer
 from bitrank.service.searching import PageRequest, Plan
 from bitrank.service.security import PASSED, Guard
@@ -42,7 +43,7 @@ class _Search(msgspec.Struct, forbid_unknown_fields=True):
     explore: Annotated[int, Meta(ge=0, le=schemas.MAX_K)] | None = None
 
 
-_STATUS_LINES = {200: b"200 OK", 500: b"500 Internal Server Error"}
+_STATUS_LINES = {200: b"200 OK", 500: b"500 Internal Server Error", 503: b"503 Service Unavailable"}
 decode = msgspec.json.Decoder(_Search).decode
 
 
@@ -73,11 +74,13 @@ class QuickSearch:
             return False
 
         def finish(result: bytes | BaseException) -> None:
-            status = 200
-            if isinstance(result, BaseException):
+            status, headers = 200, self._headers
+            if isinstance(result, UnreachableEngineError):
+                status, headers, result = 503, headers + b"retry-after: 1\r\n", unreachable(result)
+            elif isinstance(result, BaseException):
                 logger.error("POST /search failed", exc_info=result)
                 status, result = 500, FAILED
-            done(Answer(_STATUS_LINES[status], self._headers, result))
+            done(Answer(_STATUS_LINES[status], headers, result))
             self._observer.saw(scope, "/search", status, len(result), time.perf_counter() - start)
 
         self._service.batches.submit(plan, finish)

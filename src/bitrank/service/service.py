@@ -103,7 +103,7 @@ class Service:
             thread.start()
 
     def _add_default(self, index_weights: Weights | None, ranker: Ranker | None) -> None:
-        """Create the default profile, or add a ranker to it that is new, and activate that."""
+        """Create the default profile, or add a ranker to it and activate that, once per ranker."""
         profiles, n_bits = self.store.profiles, self.collection.n_bits
         if ranker is None:
             weights = np.ones(n_bits, np.float32) if index_weights is None else index_weights
@@ -111,9 +111,7 @@ class Service:
             return
         ranking = ranking_of(ranker, self.collection.sample.codes)
         if not profiles.add(DEFAULT, ranking, "ranker"):
-            offline = [version for version in profiles.versions(DEFAULT) if version.origin == "ranker"]
-            if not offline or not np.array_equal(offline[-1].weights, ranking.weights):
-                profiles.activate(DEFAULT, profiles.add_version(DEFAULT, ranking, "ranker"))
+            profiles.begin_with(DEFAULT, ranking)
 
     def close(self) -> None:
         """Stop searching and learning, and close the database."""

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bitrank.service import schemas
-from bitrank.service.routes.problems import PROBLEMS, Once, refusals, with_body
+from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
 from bitrank.service.service import Service
 from bitrank.service.store.items import Item, add_items
 from bitrank.service.store.requests import Outcome
@@ -100,7 +100,8 @@ def routes(service: Service) -> APIRouter:
             return outcome
 
         outcome = store.requests.once(once, write)
-        collection.refresh()
+        with after_commit():
+            collection.refresh()
         return schemas.Added(**outcome)
 
     @router.delete("/items/{item}", status_code=204)
@@ -118,6 +119,7 @@ def routes(service: Service) -> APIRouter:
             return {}
 
         store.requests.once(once, write)
-        collection.refresh()
+        with after_commit():
+            collection.refresh()
 
     return router

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, HTTPException, Request
 from pydantic import BaseModel
+from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank.service import schemas
 from bitrank.service.collection import UnknownItemError
 from bitrank.service.service import ReadOnlyError, UnknownVersionError
 from bitrank.service.store.requests import RequestKey
+
+logger = logging.getLogger("bitrank.service")
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Problem, "description": text}
@@ -25,7 +29,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         413: "Too large",
         422: "Not as expected; nothing was changed",
         429: "Too many requests",
-        503: "The database does not answer; the detail says whether anything was changed, try again",
+        503: "The database or the engine does not answer; the detail says whether anything was changed, try again",
     }.items()
 }
 
@@ -71,3 +75,12 @@ def refusals() -> Iterator[None]:
         raise HTTPException(403, str(error)) from None
     except ValueError as error:
         raise HTTPException(422, str(error)) from None
+
+
+@contextmanager
+def after_commit() -> Iterator[None]:
+    """Apply to memory what was committed; where the database fails now, leave that to the service's next poll."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        logger.warning("the database does not answer after a commit, reading later: %s", error)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bitrank.checks import check_weights
 from bitrank.service import schemas
-from bitrank.service.routes.problems import PROBLEMS, Once, refusals, with_body
+from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
 from bitrank.service.service import Service
 from bitrank.service.store import profiles as stored_versions
 from bitrank.service.store.profiles import HAMMING, Version, active_stack
@@ -67,7 +67,8 @@ def routes(service: Service) -> APIRouter:
     ) -> schemas.Active:
         with refusals():
             version = service.store.requests.once(once, write)["version"]
-        service.refresh_active()
+        with after_commit():
+            service.refresh_active()
         service.wake()
         return schemas.Active(profile=name, version=version)
 
@@ -83,19 +84,26 @@ def routes(service: Service) -> APIRouter:
         name: Name, response: Response, once: Once, body: schemas.WeightsGiven | None = None
     ) -> schemas.ProfileShown:
         """Create a profile, with these weights or uniform ones; an existing one stays as it is."""
-        n_pages = store.n_pages()
         once = with_body(once, body)
         with refusals():
-            if service.store.requests.outcome(once) is not None:
-                response.status_code = 201
-                service.refresh_active()
-                return show(name, n_pages.get(name, 0))
-        if name not in n_pages:
-            weights = read_weights(body)
+            done = service.store.requests.outcome(once)
+        n_pages = store.n_pages()
+        if done is None and name not in n_pages:
+            ranking = read_weights(body)
+
+            def write(connection: sa.Connection) -> Outcome:
+                origin = "uniform" if body is None else "given"
+                return {"created": stored_versions.add_profile(connection, name, ranking, origin)}
+
             with refusals():
-                if store.add(name, weights, "uniform" if body is None else "given"):
-                    response.status_code = 201
-            service.store.requests.once(once, lambda _: {})
+                done = service.store.requests.once(once, write)
+            if done["created"]:
+                with after_commit():
+                    service.refresh_active()
+                response.status_code = 201
+                return schemas.ProfileShown(name=name, version=1, n_versions=1, n_pages=0, read_only=False)
+        if done is not None and done.get("created", True):
+            response.status_code = 201
         elif body is not None:
             raise HTTPException(409, f"profile {name!r} exists: give it weights by POST /profiles/{name}/versions")
         service.refresh_active()
@@ -123,14 +131,18 @@ def routes(service: Service) -> APIRouter:
     def add_version(name: Name, body: schemas.WeightsGiven, once: Once) -> schemas.VersionShown:
         """Keep weights that were learned elsewhere as a new version, not yet active."""
         check_writable(name)
-        weights = read_weights(body)
+        weights, active = read_weights(body), service.active(name).number
+        added: dict[int, Version] = {}
 
         def write(connection: sa.Connection) -> Outcome:
-            return {"version": stored_versions.add_version(connection, name, weights, "given", {})}
+            version = stored_versions.add_version(connection, name, weights, "given", {})
+            added[version.number] = version
+            return {"version": version.number}
 
         with refusals():
             number = service.store.requests.once(with_body(once, body), write)["version"]
-        return schemas.VersionShown(**facts_of(read_version(name, number), service.active(name).number))
+        version = added[number] if number in added else read_version(name, number)
+        return schemas.VersionShown(**facts_of(version, active))
 
     @router.get("/profiles/{name}/versions/{number}")
     def version(name: Name, number: VersionId) -> schemas.VersionWhole:

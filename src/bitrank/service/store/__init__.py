@@ -46,15 +46,17 @@ class Store:
         self.candidates = CandidateStore(self._database)
 
     def check_collection(self, index: Index | EngineIndex) -> None:
-        """Check that the database belongs to this index; a new one remembers a sample of its items.
+        """Check that the database belongs to this index, and remember a sample of its items for the next time.
 
-        An index that was built again, with some items more or fewer, still is the same collection.
+        An index that was built again, with some items more or fewer, still is the same collection: half of the sample
+        that was remembered last must be in it.
         """
         if len(index) == 0:
             return
         all_ids, width = np.sort(index.ids), n_bytes(index.n_bits)
         ids = all_ids[np.unique(np.linspace(0, len(all_ids) - 1, N_REMEMBERED).astype(np.int64))]
-        kept = self._database.remember("sample", ids.astype("<i8").tobytes() + index.codes(ids).tobytes())
+        sample = ids.astype("<i8").tobytes() + index.codes(ids).tobytes()
+        kept = self._database.remember("sample", sample)
         n = len(kept) // (8 + width)
         kept_ids = np.frombuffer(kept, "<i8", n)
         kept_codes = np.frombuffer(kept, np.uint8, offset=8 * n).reshape(n, width)
@@ -65,6 +67,8 @@ class Store:
                 f"the database must be that of this collection, got one of another: {same} of {n} of its items are the "
                 "same; choose another with --data or --db"
             )
+        if sample != kept:
+            self._database.replace("sample", sample)
 
     def close(self) -> None:
         """Close all connections."""

@@ -97,6 +97,11 @@ class Database:
                 kept = connection.scalar(query)
         return bytes(kept or b"")
 
+    def replace(self, name: str, value: bytes) -> None:
+        """Keep a value in place of the one that is kept under a name."""
+        with self.write() as connection:
+            connection.execute(sa.update(blobs).where(blobs.c.name == name).values(value=value))
+
     def _prepare(self, n_bits: int | None) -> None:
         """Create or migrate the tables; of several processes that start at once, one does."""
         try:

@@ -54,7 +54,7 @@ class GateLog:
                     roll_back(connection, profile, "alarm")
                 if undo or candidate is None:
                     return None
-                number = add_version(connection, profile, candidate, "clicks", figures, n_pages, active)
+                number = add_version(connection, profile, candidate, "clicks", figures, n_pages, active).number
                 activate_version(connection, profile, number, "gate", n_pages)
                 return number
         except sa.exc.IntegrityError:

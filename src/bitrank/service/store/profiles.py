@@ -11,7 +11,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from bitrank.service.store.database import Database, last_change, next_change
-from bitrank.service.store.rankings import Ranking, from_bytes, to_bytes
+from bitrank.service.store.rankings import Ranking, from_bytes, is_same, to_bytes
 from bitrank.service.store.tables import activations, profiles, versions
 from bitrank.vocabulary import Weights
 
@@ -66,23 +66,17 @@ class ProfileStore:
 
     def add(self, name: str, ranking: Ranking, origin: str) -> bool:
         """Create a profile with its first version active; False where it exists already."""
-        now = time.time()
         with self._database.write() as connection:
-            next_change(connection, "versions")  # others that create a profile wait here, and then count this one
-            names = connection.execute(sa.select(profiles.c.name)).scalars().all()
-            if name in names:
-                return False
-            if len(names) >= MAX_PROFILES:
-                raise ValueError(f"there must be at most {MAX_PROFILES} profiles, got one more")
-            connection.execute(sa.insert(profiles), {"name": name, "n_pages": 0, "created": now})
-            _insert_version(connection, Version(name, 1, now, ranking.weights, None, origin, 0, {}, ranking.ranker))
-            activate_version(connection, name, 1, "start")
-        return True
+            return add_profile(connection, name, ranking, origin)
 
-    def add_version(self, profile: str, ranking: Ranking, origin: str) -> int:
-        """Keep a ranking as a new version of a profile, not yet active; returns its number."""
+    def begin_with(self, profile: str, ranking: Ranking) -> None:
+        """Add a ranker that was learned offline and activate it, unless a version has the same already."""
         with self._database.write() as connection:
-            return add_version(connection, profile, ranking, origin, {})
+            lock_profile(connection, profile)  # others that begin with the same ranker wait here
+            query = sa.select(versions).where(versions.c.profile == profile, versions.c.origin == "ranker")
+            if not any(is_same(_read_version(row).ranking, ranking) for row in connection.execute(query).all()):
+                version = add_version(connection, profile, ranking, "ranker", {})
+                activate_version(connection, profile, version.number, "user")
 
     def versions(self, profile: str) -> list[Version]:
         """Read all versions of a profile, oldest first."""
@@ -111,11 +105,6 @@ class ProfileStore:
     def last_choice(self, profile: str) -> Activation:
         """Read the last activation by a user: learning begins after it."""
         return [entry for entry in self.activations(profile) if entry.reason not in ("gate", "alarm")][-1]
-
-    def activate(self, profile: str, number: int) -> None:
-        """Make a version of a profile the active one."""
-        with self._database.write() as connection:
-            activate_version(connection, profile, number, "user")
 
     def roll_back(self, profile: str) -> int | None:
         """Undo the last activation not yet undone; returns the version that is active again, None where none is."""
@@ -172,6 +161,21 @@ def roll_back(connection: sa.Connection, profile: str, reason: str = "rollback")
     return stack[-2]
 
 
+def add_profile(connection: sa.Connection, name: str, ranking: Ranking, origin: str) -> bool:
+    """Create a profile with its first version active, within a transaction; False where it exists already."""
+    now = time.time()
+    next_change(connection, "versions")  # others that create a profile wait here, and then count this one
+    names = connection.execute(sa.select(profiles.c.name)).scalars().all()
+    if name in names:
+        return False
+    if len(names) >= MAX_PROFILES:
+        raise ValueError(f"there must be at most {MAX_PROFILES} profiles, got one more")
+    connection.execute(sa.insert(profiles), {"name": name, "n_pages": 0, "created": now})
+    _insert_version(connection, Version(name, 1, now, ranking.weights, None, origin, 0, {}, ranking.ranker))
+    activate_version(connection, name, 1, "start")
+    return True
+
+
 def add_version(
     connection: sa.Connection,
     profile: str,
@@ -180,8 +184,8 @@ def add_version(
     figures: dict[str, Any],
     n_pages: int | None = None,
     made_from: int | None = None,
-) -> int:
-    """Insert the next version of a profile, within a transaction; returns its number."""
+) -> Version:
+    """Insert the next version of a profile, within a transaction."""
     n_logged = lock_profile(connection, profile)
     newest = sa.select(sa.func.max(versions.c.number)).where(versions.c.profile == profile)
     number = int(connection.execute(newest).scalar_one()) + 1
@@ -190,7 +194,7 @@ def add_version(
         profile, number, time.time(), ranking.weights, made_from, origin, n_pages, figures, ranking.ranker
     )
     _insert_version(connection, version)
-    return number
+    return version
 
 
 def activate_version(

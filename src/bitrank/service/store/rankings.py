@@ -49,6 +49,13 @@ def ranking_of(ranker: Ranker, sample: Codes) -> Ranking:
     return Ranking(np.asarray(weights.mean(axis=0), np.float32), ranker)
 
 
+def is_same(one: Ranking, other: Ranking) -> bool:
+    """Tell whether two rankings are of the same file, whatever the collection was over which weights are means."""
+    if one.ranker is None or other.ranker is None:
+        return one.ranker is other.ranker and np.array_equal(one.weights, other.weights)
+    return to_bytes(one.ranker) == to_bytes(other.ranker)
+
+
 def to_bytes(ranker: Ranker | None) -> bytes | None:
     """A ranker as its file."""
     if ranker is None:
