@@ -82,7 +82,7 @@ def compare(classes: str, n_bits: int | None, quick: bool) -> Rows:
         for learner in (RankingSVM, OnlineRankingSVM, QueryAdaptiveRanker):
             ranker = learner(validation="classes" if new else "rows", random_state=0)
             seconds = timed(ranker.fit, data.codes, data.y, queries=rows_as_queries)[0]
-            row = data.evaluate(ranker.queries_for(queries))
+            row = data.evaluate(ranker.queries_for(queries, collection=data.test_codes))
             figures = {key: Figure(value, least=rival[key] - 0.002) for key, value in row.items()}
             if learner is QueryAdaptiveRanker and name == "banking77, seen classes" and not with_magnitudes:
                 figures = {"map": Figure(row["map"], least=0.70), "p10": Figure(row["p10"], least=rival["p10"] + 0.06)}
@@ -90,7 +90,7 @@ def compare(classes: str, n_bits: int | None, quick: bool) -> Rows:
     for kind, features, query_features in (("", None, None), (", values", data.values, data.query_values)):
         vectors = bitrank.QueryVectorRanker(validation="classes" if new else "rows", random_state=0)
         seconds = timed(vectors.fit, data.codes, data.y, features=features)[0]
-        row = data.evaluate(vectors.queries_for(data.query_codes, features=query_features))
+        row = data.evaluate(vectors.queries_for(data.query_codes, features=query_features, collection=data.test_codes))
         figures = {key: Figure(value, least=hamming[key] - 0.002) for key, value in row.items()}
         rows.append((f"{name}, QueryVectorRanker{kind}", {**figures, "fit_s": seconds}))
     return rows
