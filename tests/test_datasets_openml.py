@@ -171,6 +171,7 @@ def test_missing_and_no_network(name, datasets_folder):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 @every_source
 def test_the_complete_sets(name):
     # Not in an empty folder: with the data of this machine, where it has any.

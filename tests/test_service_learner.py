@@ -61,6 +61,7 @@ def add_unreadable_page(path):
         )
 
 
+@pytest.mark.slow
 def test_one_learner_publishes_the_candidate_for_all_workers(index, tmp_path):
     with running(index, tmp_path, "--workers", 2) as (command, client):
         wait_until(lambda: len(command.workers()) == 2 and len(command.learners()) == 1)
@@ -208,7 +209,9 @@ def test_a_page_that_ends_the_learner_again_and_again_is_set_aside(index, tmp_pa
     assert rows == [("default", 3, "the learner died 3 times at this page")]
 
 
-@pytest.mark.parametrize("together", [1, 6], ids=["one by one", "all at once"])
+@pytest.mark.parametrize(
+    "together", [pytest.param(1, id="one by one", marks=pytest.mark.slow), pytest.param(6, id="all at once")]
+)
 def test_pages_with_which_learning_fails_again_and_again_are_set_aside(index, tmp_path, monkeypatch, together):
     """A page that can be taken, but with which no candidate can be learned."""
     update, learn, bad = ClickLearner.update, ClickLearner.learn, CODES[3].tobytes()

@@ -161,6 +161,7 @@ def test_clicks_move_the_candidate_the_gate_activates_it_and_a_rollback_undoes_i
         assert versions(client)["active"] == newest["made_from"]
 
 
+@pytest.mark.slow
 def test_random_clicks_never_pass(collection, tmp_path, step):
     with serving(source(collection), tmp_path, random_state=2, explore=10) as client:
         user = User(client, collection[1], seed=2, random_share=1.0)
@@ -338,6 +339,7 @@ def test_a_ranker_learned_offline_is_the_first_version(collection, tmp_path):
         Service(source(collection), url, Settings(), ranker_of_weights(np.ones(16)))
 
 
+@pytest.mark.slow
 def test_a_ranker_learned_offline_is_activated_once(collection, tmp_path):
     """A restart does not undo a user's choice, also when the collection changed; another file is another version."""
     codes, labels = collection
