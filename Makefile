@@ -48,7 +48,7 @@ test-milvus: $(VENV)-milvus/installed
 test-integrations:
 	test -d $(VENV)-integrations || $(PYTHON) -m venv $(VENV)-integrations
 	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --editable ".[langchain,haystack,parquet]" langchain-tests polars pandas datasets hypothesis
+	  --editable ".[langchain,haystack,parquet]" langchain-tests polars pandas datasets jax hypothesis
 	$(VENV)-integrations/bin/python -m pytest -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function \
 	  tests/test_langchain_suite.py tests/test_langchain.py tests/test_haystack.py tests/test_arrays.py
 

@@ -46,6 +46,9 @@ def containers():
     def torch():
         return pytest.importorskip("torch").from_numpy(CODES.copy())
 
+    def jax():
+        return pytest.importorskip("jax").numpy.asarray(CODES)
+
     def mapped(tmp_path):
         np.save(tmp_path / "codes.npy", CODES)
         return np.load(tmp_path / "codes.npy", mmap_mode="r")
@@ -59,6 +62,7 @@ def containers():
     for kind in ("binary", "fixed", "lists", "sliced", "chunked"):
         yield f"arrow {kind}", lambda _, kind=kind: arrow(kind)
     yield "torch", lambda _: torch()
+    yield "jax", lambda _: jax()
     yield "dlpack", lambda _: Exported(CODES)
 
 

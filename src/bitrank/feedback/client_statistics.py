@@ -126,11 +126,8 @@ def taste(page: Page, propensities: Floats, n_bits: int) -> Floats | None:
         return None
     seen = propensities[np.minimum(np.arange(len(clicked)), len(propensities) - 1)]
     shared = unpack(page.shown_codes, n_bits) == unpack(page.query_code[None], n_bits)
-    means = (
-        np.average(shared[some], axis=0, weights=weights[some])
-        for some, weights in ((clicked, 1 / seen), (~clicked, seen))
-    )
-    of_clicked, of_skipped = means
+    of_clicked = np.average(shared[clicked], axis=0, weights=1 / seen[clicked])
+    of_skipped = np.average(shared[~clicked], axis=0, weights=seen[~clicked])
     return np.asarray(of_clicked - of_skipped)
 
 
