@@ -11,6 +11,8 @@ from bitrank.datasets import digits
 from bitrank.metrics import average_precision, precision_at
 from bitrank.ranking.trust import (
     MOST_ROWS,
+    NO_DOUBT,
+    Doubt,
     nearness,
     sample_collection,
     trust_in_classes,
@@ -46,8 +48,8 @@ def test_seen_classes_are_trusted_and_new_ones_are_not(low):
     codes, y, _ = clusters()
     train, rest = codes[:2000][(y[:2000] < 5) == low], codes[2000:]
     seen = (y[2000:] < 5) == low
-    for careful, least, most in ((True, 0.35, 0.05), (False, 0.6, 0.2)):
-        trust = trust_in_classes(rest, train, rest, careful=careful)
+    for doubt, least, most in ((Doubt(0.85), 0.35, 0.05), (NO_DOUBT, 0.6, 0.2)):
+        trust = trust_in_classes(rest, train, rest, doubt)
         assert trust.dtype == np.float32
         assert ((trust >= 0) & (trust <= 1)).all()
         assert trust[seen].mean() > least
@@ -59,7 +61,19 @@ def test_seen_classes_are_trusted_and_new_ones_are_not(low):
 
 def test_where_all_classes_were_seen_all_queries_are_trusted():
     codes, *_ = clusters()
-    assert trust_in_classes(codes[2000:], codes[:2000], codes[2000:], careful=False).mean() > 0.9
+    assert trust_in_classes(codes[2000:], codes[:2000], codes[2000:]).mean() > 0.9
+
+
+def test_doubt_is_less_where_little_of_the_collection_is_new():
+    codes, y, _ = clusters()
+    for n_new, scaled in ((5, True), (0, False)):
+        train, rest = codes[:2000][y[:2000] >= n_new], codes[2000:]
+        always, by_share, never = (
+            trust_in_classes(rest, train, rest, doubt) for doubt in (Doubt(0.7), Doubt(0.7, newness=0.2), NO_DOUBT)
+        )
+        assert (always <= by_share).all()
+        assert (by_share <= never).all()
+        assert np.array_equal(always, by_share) == scaled  # half of the collection is new, or nothing
 
 
 def test_items_of_new_classes_are_told_from_those_of_seen_ones():

@@ -12,7 +12,14 @@ from bitrank.archives import Archive
 from bitrank.checks import check_codes
 from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
 from bitrank.ranking.gated import GatedRanker
-from bitrank.ranking.trust import MOST_ROWS, sample_collection, trust_in_classes, trust_in_clicks, trust_in_queries
+from bitrank.ranking.trust import (
+    MOST_ROWS,
+    Doubt,
+    sample_collection,
+    trust_in_classes,
+    trust_in_clicks,
+    trust_in_queries,
+)
 from bitrank.vocabulary import Codes, Queries, Weights
 
 _EVIDENCE = ("labels", "pairs", "vectors", "clicks")
@@ -43,9 +50,8 @@ class PerQueryRanker(GatedRanker):
             self.collection_ = evidence.collection
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
-        beside = len(self.collection_) > 0
         codes = sample_collection(collection, self.n_bits_)
-        if codes is None and beside:
+        if codes is None and len(self.collection_):
             codes = self.collection_
         if self.blend_ == 0 or self.learned_from_ == "vectors":
             trust = np.ones(len(queries.codes), np.float32)  # nothing was learned of some queries alone
@@ -54,8 +60,12 @@ class PerQueryRanker(GatedRanker):
         elif self.learned_from_ == "clicks":
             trust = trust_in_clicks(queries.codes, self.sample_, codes)
         else:
-            trust = trust_in_classes(queries.codes, self.sample_, codes, careful=not beside)
+            trust = trust_in_classes(queries.codes, self.sample_, codes, self._doubt())
         return self._vectors_for(queries, features, trust)
+
+    @abstractmethod
+    def _doubt(self) -> Doubt:
+        """Doubt about queries after learning from labels."""
 
     @abstractmethod
     def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:

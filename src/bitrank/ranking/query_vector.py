@@ -34,7 +34,7 @@ from bitrank.ranking.network import Network, start_network, train
 from bitrank.ranking.per_query import PerQueryRanker
 from bitrank.ranking.query_parts import Part, StoredPart
 from bitrank.ranking.threads import one_blas_thread
-from bitrank.ranking.trust import MOST_ROWS, sample_collection, unlabelled_items
+from bitrank.ranking.trust import MOST_ROWS, NO_DOUBT, Doubt, sample_collection, unlabelled_items
 from bitrank.vocabulary import Codes, Queries, Rows, Weights
 
 # Learning rates are divided by the number of bits.
@@ -44,6 +44,9 @@ _PAIR_RATE, _PAIR_SCALE, _PAIR_STEPS = 0.2, 1.5, 300
 # queries there are.
 _PAIR_DECAY, _PAIR_DECAY_QUERIES = 0.25, 62.0
 _MAGNITUDES = 2000  # rows of magnitudes to lend to items that have none
+# After learning without a collection. When half of the classes of digits, MNIST, CIFAR-10 and banking77 had been
+# learned, two thirds of the gain and more stayed.
+_DOUBT = Doubt(0.85)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -183,6 +186,9 @@ class QueryVectorRanker(PerQueryRanker):
         self.bits_part_, self.full_part_ = bits_part, full_part
         self.n_bits_, self.blend_, self.report_ = evidence.n_bits, choice.blend, choice.report
         self.n_features_ = 0 if evidence.features is None else evidence.features.shape[1]
+
+    def _doubt(self) -> Doubt:
+        return NO_DOUBT if len(self.collection_) else _DOUBT
 
     def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
         inputs = self.full_part_.inputs

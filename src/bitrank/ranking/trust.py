@@ -27,9 +27,6 @@ _NEAREST = 0.01
 _BLOCK = 512  # queries at a time
 # Estimated probabilities scatter: this factor lets those of 1 reach it.
 _SLACK = 1.2
-# What was learned from labels alone buries items of other classes: a probability below this earns no trust. When half
-# of the classes of digits, MNIST, CIFAR-10 and banking77 had been learned, two thirds of the gain and more stayed.
-_DOUBT = 0.85
 # Without a collection, and for queries that are no items, trust rises between these quantiles of the training rows.
 _LABEL_QUANTILES, _PAIR_QUANTILES = (0.25, 0.75), (0.01, 0.10)
 # Of the evidence of queries and clicked items. On digits, of (.1, .1), (.1, .3), (.2, .4), (.25, .5) and (.25, .75),
@@ -48,6 +45,19 @@ class Sampled(Protocol):
         ...
 
 
+class Doubt(NamedTuple):
+    """How likely a query must have been seen to earn any trust.
+
+    Where a share of the collection below `newness` looks new, less is asked for, in proportion.
+    """
+
+    probability: float
+    newness: float = 0.0
+
+
+NO_DOUBT = Doubt(0.0)
+
+
 class Unlabelled(NamedTuple):
     """Codes of items without labels, and for each the probability that it is of a kind that no label names."""
 
@@ -55,7 +65,7 @@ class Unlabelled(NamedTuple):
     newness: Weights
 
 
-def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None, *, careful: bool = True) -> Weights:
+def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None, doubt: Doubt = NO_DOUBT) -> Weights:
     """Trust in queries after learning from labelled rows, from 0 to 1.
 
     Parameters
@@ -65,9 +75,10 @@ def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None, *, c
     collection : packed codes of the collection, or a sample of them, optional
         Without it only the distance to the training rows is known, and trust is more careful: 0 for queries farther
         from them than three quarters of the training rows are from each other.
-    careful : bool
-        Whether labels alone were learned from. What was learned beside the unlabelled items of a collection does
-        little harm to queries that are like these: trust is the probability of having been seen.
+    doubt : Doubt
+        What was learned from labels alone buries items of other classes. What was learned beside the unlabelled items
+        of a collection does little harm to queries that are like these: without doubt, trust is the probability of
+        having been seen.
 
     Returns
     -------
@@ -75,10 +86,12 @@ def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None, *, c
     """
     if collection is None or len(collection) < _FEWEST_ITEMS:
         return _between_quantiles(-nearness(codes, sample), -nearness(*_some(sample)), _LABEL_QUANTILES)
-    probability = _seen_probability(_evidence(codes, sample, collection), *_calibrate(sample, collection))
-    if careful:
-        probability = (probability - _DOUBT).clip(0) / (1 - _DOUBT)
-    trust: Weights = probability.astype(np.float32)
+    seen, items = _calibrate(sample, collection)
+    probability = _seen_probability(_evidence(codes, sample, collection), seen, items)
+    least = doubt.probability
+    if doubt.newness > 0:
+        least *= min(1.0, (1 - _seen_share(seen, items)) / doubt.newness)
+    trust: Weights = ((probability - least).clip(0) / (1 - least)).astype(np.float32)
     return trust
 
 
@@ -181,19 +194,23 @@ def _evidence(codes: Codes, sample: Codes, collection: Codes, place: int | None 
 def _seen_probability(evidence: Floats, seen: Floats, items: Floats) -> Floats:
     """Probability that a query belongs to what was seen.
 
-    The collection is a mixture: a share π of it is like the training rows. Half of those lie above the median of the
-    training rows, and few others do, which gives π; the density of training rows against that of the collection, which
-    isotonic regression estimates, times π is the probability.
+    The collection is a mixture: a share of it is like the training rows. The density of training rows against that of
+    the collection, which isotonic regression estimates, times this share is the probability.
     """
     from sklearn.isotonic import IsotonicRegression
 
-    share = min(1.0, 2 * max(1e-3, float((items >= np.median(seen)).mean())))
+    share = _seen_share(seen, items)
     values, is_seen = np.concatenate([seen, items]), np.repeat([1.0, 0.0], [len(seen), len(items)])
     weights = np.repeat([1 / len(seen), 1 / len(items)], [len(seen), len(items)])
     curve = IsotonicRegression(y_min=1e-3, y_max=1 - 1e-3, out_of_bounds="clip").fit(values, is_seen, weights)
     p = curve.predict(evidence)
     probability: Floats = (_SLACK * share * p / (1 - p)).clip(0, 1)
     return probability
+
+
+def _seen_share(seen: Floats, items: Floats) -> float:
+    """Share of a collection that is like the training rows: half of it lies above their median, and few others do."""
+    return min(1.0, 2 * max(1e-3, float((items >= np.median(seen)).mean())))
 
 
 def _between_quantiles(values: Floats, training: Floats, quantiles: tuple[float, float]) -> Weights:
