@@ -262,7 +262,8 @@ def test_bre_step_with_labels_is_the_best_of_all_coefficients(seed):
     signs, y = random.choice(np.float32([-1, 1]), size=(n, n_bits)), random.integers(4, size=n)
 
     def error(t):
-        return bre.label_error(np.where(np.arange(n_bits) == k, np.sign(values + (t - 0.5) * slopes)[:, None], signs), y)
+        column = np.where(values + (t - 0.5) * slopes > 0, 1, -1)
+        return bre.label_error(np.where(np.arange(n_bits) == k, column[:, None], signs), y)
 
     best = bre.best_for_labels(bre.Line(values, slopes, 0.5), k, signs, y)
     changes = np.sort(0.5 - values[slopes != 0] / slopes[slopes != 0])

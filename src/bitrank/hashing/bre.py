@@ -143,9 +143,7 @@ def _descend(
     return components
 
 
-def _descend_to_labels(
-    V: Floats, classes: Rows, n_bits: int, n_sweeps: int, random: np.random.RandomState
-) -> Floats:
+def _descend_to_labels(V: Floats, classes: Rows, n_bits: int, n_sweeps: int, random: np.random.RandomState) -> Floats:
     """Learn the combined rows of all bits from the classes of all pairs."""
     anchors, coefficients, components = _start(V, n_bits, random)
     values = np.ascontiguousarray((V @ components).T)
