@@ -242,6 +242,53 @@ def test_bre_step_is_the_best_of_all_coefficients(seed):
 def test_bre_leaves_a_line_without_slope():
     line = bre.Line(np.ones(4), np.zeros(4), 0.25)
     assert bre.best_coefficient(line, np.zeros((4, 1), int), np.ones((4, 1)), 0.1) == 0.25
+    assert bre.best_for_labels(line, 0, np.ones((4, 2), np.float32), np.arange(4) % 2) == 0.25
+
+
+def test_bre_label_error_against_all_pairs():
+    random = np.random.default_rng(0)
+    signs = random.choice(np.float32([-1, 1]), size=(30, 7))
+    y = random.choice([0, 2, 3], size=30)  # a class without rows
+    differ = (signs[:, None] != signs).mean(axis=2)
+    np.testing.assert_allclose(bre.label_error(signs, y), np.square(differ - (y[:, None] != y)).mean())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bre_step_with_labels_is_the_best_of_all_coefficients(seed):
+    random = np.random.default_rng(seed)
+    n, n_bits, k = 40, 5, 2
+    values, slopes = random.normal(size=n), random.normal(size=n)
+    slopes[:3], values[3:6], slopes[3:6] = 0, values[3], slopes[3]  # rows that never change, or change together
+    signs, y = random.choice(np.float32([-1, 1]), size=(n, n_bits)), random.integers(4, size=n)
+
+    def error(t):
+        column = np.where(values + (t - 0.5) * slopes > 0, 1, -1)
+        return bre.label_error(np.where(np.arange(n_bits) == k, column[:, None], signs), y)
+
+    best = bre.best_for_labels(bre.Line(values, slopes, 0.5), k, signs, y)
+    changes = np.sort(0.5 - values[slopes != 0] / slopes[slopes != 0])
+    everywhere = np.concatenate([[changes[0] - 1], (changes[1:] + changes[:-1]) / 2, [changes[-1] + 1]])
+    np.testing.assert_allclose(error(best), min(map(error, np.setdiff1d(everywhere, changes))))
+    assert error(best) < error(0.5)
+
+
+def test_bre_with_labels_ends_where_the_error_settles():
+    X, y = blobs(60)
+    long, longer = (
+        BinaryReconstructiveEmbeddings(n_bits=4, target="labels", n_sweeps=n_sweeps, random_state=0).fit(X, y)
+        for n_sweeps in (2000, 3000)
+    )
+    np.testing.assert_array_equal(long.components_, longer.components_)
+
+
+def test_bre_learns_from_more_rows_where_labels_are_the_target():
+    X, y = blobs(6000, 4)
+    for target, n_rows in {"distances": 2000, "labels": 5000}.items():
+        by_default, as_told = (
+            BinaryReconstructiveEmbeddings(2, target=target, n_sweeps=1, random_state=0, **told).fit(X, y)
+            for told in ({}, {"n_rows": n_rows})
+        )
+        np.testing.assert_array_equal(by_default.components_, as_told.components_)
 
 
 @pytest.mark.parametrize("target", ["distances", "labels"])
