@@ -21,6 +21,8 @@ TOKEN = "0123456789abcdef0123"
         (["--explore", "-1"], "explore must be at least 0, got -1"),
         (["--engine", "duckdb://"], "--engine needs --data or --db"),
         (["--engine", "duckdb://", "--index", "x"], "--index or --engine, not both"),
+        (["--table", "shop"], "--table, --method and --candidates go with --engine"),
+        (["--index", "x", "--candidates", "5"], "--table, --method and --candidates go with --engine"),
         (["--workers", "0"], "workers must be at least 1, got 0"),
         (["--engine", "duckdb:///x", "--data", "d", "--workers", "2"], "workers must be 1 with duckdb://.* got 2"),
         (["--engine", "chdb:///x", "--data", "d", "--workers", "3"], "workers must be 1 with chdb://.* got 3"),

@@ -31,8 +31,10 @@ MESSAGE_BYTES = 48 << 20
 BATCH = 65_536  # rows per step of the progress bar
 # Candidates with their codes per message.
 BATCH_RESULTS = 100_000
-# Codes of a MilvusException: no server; a collection that is not in memory.
-CONNECT_FAILED, NOT_LOADED = 2, 101
+# Codes of a MilvusException: no server; no such collection; one that is not in memory.
+CONNECT_FAILED, NOT_FOUND, NOT_LOADED = 2, 100, 101
+# A server that is back is asked at once: by default all channels to one address share a pause of up to two minutes.
+GRPC_OPTIONS = {"grpc.use_local_subchannel_pool": 1, "grpc.max_reconnect_backoff_ms": 1000}
 DESCRIPTION = "bitrank: codes of {} bits"
 
 
@@ -89,6 +91,7 @@ class MilvusEngine(Engine):
                 password=unquote(parts.password or ""),
                 db_name=unquote(parts.path.strip("/")),
                 timeout=timeout,
+                grpc_options=GRPC_OPTIONS,
             )
 
     @property
@@ -185,9 +188,8 @@ class MilvusEngine(Engine):
     def _lookup(self, ids: Ids) -> Fetched:
         rows: list[Any] = []
         for start in range(0, len(ids), MAX_CANDIDATES):
-            with self._connection_errors():
-                part = ids[start : start + MAX_CANDIDATES].tolist()
-                rows += self._client.get(self._name, ids=part, output_fields=["id", "code"], timeout=self._timeout)
+            part = ids[start : start + MAX_CANDIDATES].tolist()
+            rows += self._read("get", ids=part, output_fields=["id", "code"])
         stored = np.fromiter((row["id"] for row in rows), np.int64, len(rows))
         codes = np.frombuffer(b"".join(_bytes(row["code"]) for row in rows), np.uint8)
         return stored, codes.reshape(-1, n_bytes(self._open()))
@@ -206,7 +208,7 @@ class MilvusEngine(Engine):
         return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
     def _read(self, method: str, **arguments: Any) -> Any:
-        """Call `search` or `query` of the client; load a collection that is not in memory, as after a restart."""
+        """Call `search`, `query` or `get`; load a collection that is not in memory, as after a restart."""
         call = getattr(self._client, method)
         with self._connection_errors():
             try:
@@ -227,8 +229,11 @@ class MilvusEngine(Engine):
         if self._n_bits is None:
             self._n_bits = self._look()
         if self._n_bits is None:
-            raise ValueError(f"there is no collection {self._name!r}: create it with create(n_bits)")
+            raise self._missing()
         return self._n_bits
+
+    def _missing(self) -> ValueError:
+        return ValueError(f"there is no collection {self._name!r}: create it with create(n_bits)")
 
     def _look(self) -> int | None:
         """Bits per code as the server describes them, or None where there is no such collection."""
@@ -253,6 +258,8 @@ class MilvusEngine(Engine):
         except self._milvus.MilvusException as error:
             if isinstance(error, self._milvus.exceptions.ConnectError) or error.code == CONNECT_FAILED:
                 raise ConnectionError(f"Milvus cannot be reached: {error}") from error
+            if error.code == NOT_FOUND:
+                raise self._missing() from error
             raise
         except self._rpc.RpcError as error:
             raise ConnectionError(f"Milvus cannot be reached: {error}") from error
