@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import os
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -676,20 +677,26 @@ def test_bad_input_is_refused_and_changes_nothing(shared, method, path, body, st
 
 
 @pytest.mark.parametrize(
-    ("content", "status"),
+    ("content", "status", "message"),
     [
-        (b"{", 422),
-        (b"\xff\xfe", 422),
-        (b'{"vector": [NaN, 1]}', 422),
-        (b'{"item": ' + b"9" * 5000 + b"}", 400),
-        (b"[" * 100_000, 400),
-        (b"", 422),
+        (b"{", 422, "the body must be JSON: Expecting property name"),
+        (b"\xff\xfe", 422, "the body must be JSON"),
+        (b'{"vector": [NaN, 1]}', 422, "vector.0: Input should be a finite number, got nan"),
+        (b'{"item": "1", "k": 0}', 422, "item: Input should be a valid integer, got '1'; k: .* or equal to 1, got 0"),
+        (b'{"item": ' + b"9" * 5000 + b"}", 400, "parsing the body"),
+        (b"[" * 100_000, 400, "parsing the body"),
+        (b"", 422, "Field required"),
     ],
 )
-def test_broken_json_is_refused(shared, content, status):
+def test_broken_json_is_refused(shared, content, status, message):
     response = shared.post("/search", content=content, headers={"content-type": "application/json"})
     assert response.status_code == status
-    assert isinstance(response.json()["detail"], str)
+    assert re.search(message, response.json()["detail"])
+
+
+def test_json_of_another_kind_is_named(shared):
+    refused = shared.post("/search", content=b'{"item": 1}', headers={"content-type": "text/plain"})
+    assert (refused.status_code, "Content-Type: application/json" in refused.json()["detail"]) == (422, True)
 
 
 @pytest.mark.parametrize("payload", ['{"a": NaN}', '{"a": "\\ud800"}', '{"a": 1e999}'])

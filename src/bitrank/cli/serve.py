@@ -14,6 +14,7 @@ from bitrank.lazy import import_extra
 if TYPE_CHECKING:
     from bitrank.service.settings import Settings
 
+MAX_WORKERS = 256
 DEFAULTS = {
     "host": "127.0.0.1",
     "port": 8000,
@@ -141,8 +142,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise ValueError("--table, --method and --candidates go with --engine")
     if not own and (arguments.items or arguments.hasher or arguments.image_features):
         raise ValueError("--items, --hasher and --image-features go with --index or --engine")
-    if arguments.workers < 1:
-        raise ValueError(f"workers must be at least 1, got {arguments.workers}")
+    if not 1 <= arguments.workers <= MAX_WORKERS:
+        raise ValueError(f"workers must be from 1 to {MAX_WORKERS}, got {arguments.workers}")
     scheme = (arguments.engine or "").partition(":")[0]
     if arguments.workers > 1 and scheme in ("duckdb", "chdb"):
         raise ValueError(
@@ -199,7 +200,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 def _token(path: Path | None, variable: str) -> str | None:
     if path is None:
         return os.environ.get(variable)
-    return path.read_text(encoding="utf-8").partition("\n")[0].strip()
+    return path.read_text(encoding="utf-8", errors="replace").partition("\n")[0].strip()  # only ASCII is taken
 
 
 def _database(arguments: argparse.Namespace) -> tuple[str, str]:
