@@ -114,6 +114,15 @@ def test_search_by_vector_uses_magnitudes_and_hamming_does_not(shared, files):
     assert hits(shared.post("/search?profile=hamming", json=body)) == reference(values > 0, np.ones(N_BITS), 12)
 
 
+def test_distances_are_what_json_can_hold(client):
+    client.post("/profiles/default/versions", json={"weights": [1e30] * N_BITS})
+    body = {"vector": [1e8] * N_BITS, "version": 2, "k": 100}  # each product is finite in float32, their sum is not
+    refused = client.post("/search", json=body)
+    assert (refused.status_code, "sum to a finite value" in refused.json()["detail"]) == (422, True)
+    body["vector"] = [1e6] * N_BITS
+    assert all(0 <= distance < 1e38 for _, distance in hits(client.post("/search", json=body)))
+
+
 def test_results_carry_ranks_ties_and_texts(shared):
     results = shared.post("/search", json={"item": 1, "k": 30, "explore": 0}).json()["results"]
     assert [result["rank"] for result in results] == list(range(1, 31))
