@@ -587,6 +587,12 @@ def test_a_loop_of_links_is_not_found(client, files):
     assert (response.status_code, "can be found" in response.json()["detail"]) == (422, True)
 
 
+def test_a_pipe_is_no_picture(client, files):
+    os.mkfifo(files / "pictures" / "pipe.png")
+    client.post("/items", json={"items": [{"id": 9001, "code": "000000", "image": "pictures/pipe.png"}]})
+    assert client.get("/items/9001/image").status_code == 404
+
+
 def test_ids_stay_sorted_and_whole_through_any_changes(client):
     rng = np.random.default_rng(5)
     present = {int(item) for item in IDS}
