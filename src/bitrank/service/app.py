@@ -147,7 +147,7 @@ def _describe(problem: dict[str, Any]) -> str:
         return "the body must be a JSON object with the header Content-Type: application/json, got another"
     where = ".".join(str(part) for part in problem["loc"] if part != "body")
     text = problem["msg"].removeprefix("Value error, ")
-    if kind not in ("missing", "value_error"):  # whose texts say what came
+    if kind not in ("missing", "too_long", "too_short", "value_error"):  # whose texts say what came
         text += f", got {reprlib.repr(given)}"
     return f"{where}: {text}" if where else text
 
