@@ -104,6 +104,8 @@ def test_milvus_collection_that_is_not_loaded_is_loaded(milvus):
         assert engine.search(pack(np.eye(16)), 1, method="rerank").ids[:, 0].tolist() == list(range(16))
         engine._client.release_collection("released")
         assert engine.count() == 16
+        engine._client.release_collection("released")
+        np.testing.assert_array_equal(engine.codes([3]), pack(np.eye(16))[3:4])
 
 
 def test_milvus_killed_and_started_again(milvus):
