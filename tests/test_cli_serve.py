@@ -21,7 +21,9 @@ TOKEN = "0123456789abcdef0123"
         (["--explore", "-1"], "explore must be at least 0, got -1"),
         (["--engine", "duckdb://"], "--engine needs --data or --db"),
         (["--engine", "duckdb://", "--index", "x"], "--index or --engine, not both"),
-        (["--workers", "0"], "workers must be at least 1, got 0"),
+        (["--table", "shop"], "--table, --method and --candidates go with --engine"),
+        (["--index", "x", "--candidates", "5"], "--table, --method and --candidates go with --engine"),
+        (["--workers", "0"], "workers must be from 1 to 256, got 0"),
         (["--engine", "duckdb:///x", "--data", "d", "--workers", "2"], "workers must be 1 with duckdb://.* got 2"),
         (["--engine", "chdb:///x", "--data", "d", "--workers", "3"], "workers must be 1 with chdb://.* got 3"),
         (["--port", "99999"], "port must be from 0 to 65535, got 99999"),
@@ -31,12 +33,16 @@ TOKEN = "0123456789abcdef0123"
         (["--host", "192.0.2.1"], "without a token, got 192.0.2.1"),
         (["--host", "192.0.2.1", "--token-file", "absent.txt"], "No such file"),
         (["--token-file", "short.txt"], "at least 16 printable ASCII characters"),
+        (["--token-file", "binary"], "at least 16 printable ASCII characters"),
+        (["--config", "binary"], "binary must be TOML"),
+        (["--workers", "1000000"], "workers must be from 1 to 256, got 1000000"),
     ],
 )
 def test_mistakes_end_with_a_message(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BITRANK_TOKEN", raising=False)
     (tmp_path / "short.txt").write_text("short\n")
+    (tmp_path / "binary").write_bytes(b"\xff" * 20)
     with pytest.raises(SystemExit, match=message):
         main(["serve", "--port", "0", *arguments])
 
@@ -69,10 +75,13 @@ def test_the_digits_are_served_with_a_token(tmp_path):
     assert (tmp_path / "home" / "bitrank" / "digits" / "bitrank.db").exists()
 
 
-def test_a_missing_index_is_named(tmp_path):
-    with Command("--index", tmp_path / "absent.index", "--data", tmp_path / "data") as command:
+@pytest.mark.parametrize(
+    ("option", "message"), [("--index", "meta.json is missing"), ("--access-log", "No such file or directory")]
+)
+def test_a_missing_index_or_folder_is_named(tmp_path, option, message):
+    with Command(option, tmp_path / "absent" / "file", "--data", tmp_path / "data") as command:
         assert command.address is None
         status, errors = command.stop()
     assert status == 1
-    assert "meta.json is missing" in errors
+    assert message in errors
     assert "Traceback" not in errors

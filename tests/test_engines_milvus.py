@@ -51,9 +51,26 @@ def test_milvus_limits_and_names(milvus):
     for name in ("a b", 'x"; drop', "1st", "é", "n" * 256):
         with pytest.raises(ValueError, match="letters, digits and underscores"):
             bitrank.connect(milvus.url, name)
+    for option in ("secure=yes", "secure", "tls=true", "consistency=strong"):
+        with pytest.raises(ValueError, match="options of an address of Milvus must be of secure=true.*got " + option):
+            bitrank.connect(f"{milvus.url}?{option}")
     for options in ({"index": "HNSW"}, {"nlist": 4, "nprobe": 5}):
         with pytest.raises(ValueError, match="must be"):
             bitrank.connect(milvus.url, **options)
+
+
+def test_milvus_reads_need_not_wait_for_the_newest_codes(milvus):
+    codes = clustered_codes(1000, 32)
+    with bitrank.connect(milvus.url, "settled") as engine:
+        engine.create(32)
+        engine.add(codes, np.arange(1000))
+        expected = engine.search(codes[:5], 10, method="rerank")  # from now on the codes are there for everybody
+        for level in ("Strong", "Session", "Bounded", "Eventually"):
+            with bitrank.connect(f"{milvus.url}?consistency={level}", "settled") as other:
+                found = other.search(codes[:5], 10, method="rerank")
+                np.testing.assert_array_equal(found.distances, expected.distances)
+                np.testing.assert_array_equal(other.codes([3, 1]), codes[[3, 1]])
+                assert other.count() == 1000
 
 
 def test_milvus_takes_a_bulk_whole_or_not_at_all(milvus):
@@ -87,6 +104,8 @@ def test_milvus_collection_that_is_not_loaded_is_loaded(milvus):
         assert engine.search(pack(np.eye(16)), 1, method="rerank").ids[:, 0].tolist() == list(range(16))
         engine._client.release_collection("released")
         assert engine.count() == 16
+        engine._client.release_collection("released")
+        np.testing.assert_array_equal(engine.codes([3]), pack(np.eye(16))[3:4])
 
 
 def test_milvus_killed_and_started_again(milvus):

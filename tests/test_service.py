@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import os
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -111,6 +112,15 @@ def test_search_by_vector_uses_magnitudes_and_hamming_does_not(shared, files):
     body = {"vector": vector.tolist(), "k": 12, "explore": 0}
     assert hits(shared.post("/search", json=body)) == reference(values > 0, np.abs(values), 12)
     assert hits(shared.post("/search?profile=hamming", json=body)) == reference(values > 0, np.ones(N_BITS), 12)
+
+
+def test_distances_are_what_json_can_hold(client):
+    client.post("/profiles/default/versions", json={"weights": [1e30] * N_BITS})
+    body = {"vector": [1e8] * N_BITS, "version": 2, "k": 100}  # each product is finite in float32, their sum is not
+    refused = client.post("/search", json=body)
+    assert (refused.status_code, "sum to a finite value" in refused.json()["detail"]) == (422, True)
+    body["vector"] = [1e6] * N_BITS
+    assert all(0 <= distance < 1e38 for _, distance in hits(client.post("/search", json=body)))
 
 
 def test_results_carry_ranks_ties_and_texts(shared):
@@ -577,6 +587,12 @@ def test_a_loop_of_links_is_not_found(client, files):
     assert (response.status_code, "can be found" in response.json()["detail"]) == (422, True)
 
 
+def test_a_pipe_is_no_picture(client, files):
+    os.mkfifo(files / "pictures" / "pipe.png")
+    client.post("/items", json={"items": [{"id": 9001, "code": "000000", "image": "pictures/pipe.png"}]})
+    assert client.get("/items/9001/image").status_code == 404
+
+
 def test_ids_stay_sorted_and_whole_through_any_changes(client):
     rng = np.random.default_rng(5)
     present = {int(item) for item in IDS}
@@ -676,20 +692,26 @@ def test_bad_input_is_refused_and_changes_nothing(shared, method, path, body, st
 
 
 @pytest.mark.parametrize(
-    ("content", "status"),
+    ("content", "status", "message"),
     [
-        (b"{", 422),
-        (b"\xff\xfe", 422),
-        (b'{"vector": [NaN, 1]}', 422),
-        (b'{"item": ' + b"9" * 5000 + b"}", 400),
-        (b"[" * 100_000, 400),
-        (b"", 422),
+        (b"{", 422, "the body must be JSON: Expecting property name"),
+        (b"\xff\xfe", 422, "the body must be JSON"),
+        (b'{"vector": [NaN, 1]}', 422, "vector.0: Input should be a finite number, got nan"),
+        (b'{"item": "1", "k": 0}', 422, "item: Input should be a valid integer, got '1'; k: .* or equal to 1, got 0"),
+        (b'{"item": ' + b"9" * 5000 + b"}", 400, "parsing the body"),
+        (b"[" * 100_000, 400, "parsing the body"),
+        (b"", 422, "Field required"),
     ],
 )
-def test_broken_json_is_refused(shared, content, status):
+def test_broken_json_is_refused(shared, content, status, message):
     response = shared.post("/search", content=content, headers={"content-type": "application/json"})
     assert response.status_code == status
-    assert isinstance(response.json()["detail"], str)
+    assert re.search(message, response.json()["detail"])
+
+
+def test_json_of_another_kind_is_named(shared):
+    refused = shared.post("/search", content=b'{"item": 1}', headers={"content-type": "text/plain"})
+    assert (refused.status_code, "Content-Type: application/json" in refused.json()["detail"]) == (422, True)
 
 
 @pytest.mark.parametrize("payload", ['{"a": NaN}', '{"a": "\\ud800"}', '{"a": 1e999}'])

@@ -96,6 +96,16 @@ def test_an_endless_header_ends_with_431_while_others_are_answered(client, start
         assert received.startswith(b"HTTP/1.1 431")
 
 
+@pytest.mark.parametrize("sent", [b"\0\1\r\n\r\n", b"GET / HTTP/1.1\r\ncontent-length: -5\r\n\r\n"])
+def test_what_is_no_http_gets_an_answer_like_any_other(client, sent):
+    with connect(client) as opened:
+        opened.sendall(sent)
+        head, _, body = b"".join(iter(lambda: opened.recv(65536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"content-security-policy: default-src 'none'" in head
+    assert "HTTP" in json.loads(body)["detail"]
+
+
 def test_trailers_are_no_headers(tmp_path):
     source = sources.Source("codes", Index(CODES), sources.NoItems())
     body = b'{"item": 1}'

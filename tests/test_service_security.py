@@ -217,14 +217,17 @@ def test_without_a_token_only_loopback_names_are_answered(open_client, host, sta
         ({"origin": "http://localhost", "host": "localhost"}, 200),
         ({"origin": "https://evil.example.org"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": "http://[evil"}, 403),
         ({"origin": "http://localhost:9", "host": "localhost"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
         ({"sec-fetch-site": "same-origin"}, 200),
     ],
 )
 def test_pages_of_other_hosts_change_nothing(open_client, headers, status):
-    response = open_client.post("/search", json={"item": 0}, headers=headers)
-    assert response.status_code == status
+    for path in ("/search", "/search?profile=hamming"):  # the short way, and the routes
+        response = open_client.post(path, json={"item": 0}, headers=headers)
+        assert response.status_code == status
+        assert "content-security-policy" in response.headers
 
 
 def test_every_answer_carries_a_strict_policy(open_client):
@@ -257,6 +260,7 @@ def test_errors_of_the_service_carry_the_policy_too(open_client, monkeypatch, ca
     while "secret detail" not in caplog.text and time.monotonic() < end:
         time.sleep(0.01)
     assert "secret detail" in caplog.text
+    assert "in fail" in caplog.text, "where it failed"
     monkeypatch.undo()
     assert open_client.post("/search", json={"item": 0}).status_code == 200
 

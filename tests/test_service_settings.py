@@ -13,6 +13,7 @@ TOKEN = "0123456789abcdef"
     ("change", "message"),
     [
         ({"explore": -1}, "explore must be at least 0, got -1"),
+        ({"explore": 21}, "explore must be at most 20, the places of a page, got 21"),
         ({"rate": -0.5}, "rate must be at least 0, got -0.5"),
         ({"rate": float("nan")}, "rate must be at least 0, got nan"),
         ({"image_origins": ("https://a.example", "javascript:x")}, "an image origin must be like https://.*javascript"),

@@ -56,7 +56,7 @@ def complete(
 def _read(path: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} must be TOML: {error}") from None
     return {name.replace("-", "_"): value for name, value in table.items()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,11 @@ from bitrank.lazy import import_extra
 if TYPE_CHECKING:
     from bitrank.service.settings import Settings
 
+MAX_WORKERS = 256
 DEFAULTS = {
     "host": "127.0.0.1",
     "port": 8000,
     "workers": 1,
-    "table": "codes",
-    "method": "exact",
     "clients": "address",
     "explore": 4,
     "learn_imported": False,
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
     add("--index", type=Path, help="folder of an index, from `bitrank index build`")
     add("--engine", metavar="URL", help="postgresql://…, clickhouse://…, …: serve codes that stay in an engine")
     add("--table", help="table or collection of the engine (default: codes)")
-    add("--method", choices=["exact", "rerank"], help="how the engine searches (default: exact)")
+    add("--method", choices=["exact", "rerank"], help="how the engine searches (default: exact where it can)")
     add(
         "--candidates",
         type=int,
@@ -138,10 +138,12 @@ def _serve(arguments: argparse.Namespace) -> int:
     if arguments.engine is not None and arguments.data is None and arguments.db is None:
         raise ValueError("--engine needs --data or --db, for clicks and versions")
     own = arguments.index is not None or arguments.engine is not None
+    if arguments.engine is None and (arguments.table or arguments.method or arguments.candidates is not None):
+        raise ValueError("--table, --method and --candidates go with --engine")
     if not own and (arguments.items or arguments.hasher or arguments.image_features):
         raise ValueError("--items, --hasher and --image-features go with --index or --engine")
-    if arguments.workers < 1:
-        raise ValueError(f"workers must be at least 1, got {arguments.workers}")
+    if not 1 <= arguments.workers <= MAX_WORKERS:
+        raise ValueError(f"workers must be from 1 to {MAX_WORKERS}, got {arguments.workers}")
     scheme = (arguments.engine or "").partition(":")[0]
     if arguments.workers > 1 and scheme in ("duckdb", "chdb"):
         raise ValueError(
@@ -155,9 +157,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     def make(link: Link) -> Service:
         files = arguments.items, arguments.hasher, arguments.image_features
         if arguments.engine is not None:
-            engine = connect(arguments.engine, arguments.table)
-            index = EngineIndex(engine, arguments.method, arguments.candidates)
-            source = sources.from_engine(index, arguments.table, *files)
+            table = arguments.table or "codes"
+            index = EngineIndex(connect(arguments.engine, table), arguments.method, arguments.candidates)
+            logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs a hundred lines per error, and raises it
+            source = sources.from_engine(index, table, *files)
         elif arguments.index is not None:
             source = sources.from_files(arguments.index, *files)
         else:
@@ -197,7 +200,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
 def _token(path: Path | None, variable: str) -> str | None:
     if path is None:
         return os.environ.get(variable)
-    return path.read_text(encoding="utf-8").partition("\n")[0].strip()
+    return path.read_text(encoding="utf-8", errors="replace").partition("\n")[0].strip()  # only ASCII is taken
 
 
 def _database(arguments: argparse.Namespace) -> tuple[str, str]:

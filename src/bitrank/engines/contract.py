@@ -14,6 +14,10 @@ from bitrank.engines.stages import Fetched, rank_all, rerank
 from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
 
 
+class UnknownIdError(ValueError):
+    """An id that an engine does not have."""
+
+
 class Engine(ABC):
     """Codes that an engine stores, searched by weighted Hamming distance.
 
@@ -82,13 +86,13 @@ class Engine(ABC):
         return np.sort(self._ids())
 
     def codes(self, ids: npt.ArrayLike) -> Codes:
-        """Look up the codes of ids, in their order; an unknown id is a ValueError."""
+        """Look up the codes of ids, in their order; an unknown id is an UnknownIdError, which is a ValueError."""
         asked = np.asarray(ids, np.int64)
         unique = np.unique(asked)
         stored, codes = self._lookup(unique) if len(unique) else (unique, np.empty((0, n_bytes(self.n_bits)), np.uint8))
         missing = np.setdiff1d(unique, stored)
         if len(missing):
-            raise ValueError(f"ids must be in the engine, got {missing[0]}, which is not")
+            raise UnknownIdError(f"ids must be in the engine, got {missing[0]}, which is not")
         order = np.argsort(stored)
         return np.ascontiguousarray(codes[order][np.searchsorted(stored[order], asked)])
 
@@ -142,13 +146,16 @@ class Engine(ABC):
         n_bits = self.n_bits
         k = check_count("k", k, 1)
         codes, rows = check_queries(queries, weights, n_bits)
-        n_candidates = check_method(method, k, candidates, self._max_candidates)
+        n_candidates = self.check_method(method, k, candidates)
         checked = Queries(codes, np.broadcast_to(rows, (len(codes), n_bits)))
-        if n_candidates is not None:
-            return self._rerank(checked, k, n_candidates)
-        if self._no_exact is not None:
+        return self._exact(checked, k) if n_candidates is None else self._rerank(checked, k, n_candidates)
+
+    def check_method(self, method: Method, k: int = 1, candidates: int | None = None) -> int | None:
+        """Return how many candidates `search` fetches, None for all codes; a ValueError says what it cannot do."""
+        n_candidates = check_method(method, k, candidates, self._max_candidates)
+        if n_candidates is None and self._no_exact is not None:
             raise ValueError(f'method must be "rerank" for {self._no_exact}, got "exact"')
-        return self._exact(checked, k)
+        return n_candidates
 
     def _exact(self, queries: Queries, k: int) -> Results:
         return rank_all(queries, self._scan, k)

@@ -9,7 +9,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,12 @@ MESSAGE_BYTES = 48 << 20
 BATCH = 65_536  # rows per step of the progress bar
 # Candidates with their codes per message.
 BATCH_RESULTS = 100_000
-# Codes of a MilvusException: no server; a collection that is not in memory.
-CONNECT_FAILED, NOT_LOADED = 2, 101
+# Codes of a MilvusException: no server; no such collection; one that is not in memory.
+CONNECT_FAILED, NOT_FOUND, NOT_LOADED = 2, 100, 101
+# A server that is back is asked at once: by default all channels to one address share a pause of up to two minutes.
+GRPC_OPTIONS = {"grpc.use_local_subchannel_pool": 1, "grpc.max_reconnect_backoff_ms": 1000}
+# What may stand at the end of an address.
+OPTIONS = {"secure": ("true", "false"), "consistency": ("Strong", "Session", "Bounded", "Eventually")}
 DESCRIPTION = "bitrank: codes of {} bits"
 
 
@@ -45,7 +49,8 @@ class MilvusEngine(Engine):
     Parameters
     ----------
     url : str
-        ``milvus://user:password@host:19530/database``; ``?secure=true`` at the end for TLS.
+        ``milvus://user:password@host:19530/database``; ``?secure=true`` at the end for TLS. By default every read waits
+        a fraction of a second for what was added just before; ``?consistency=Bounded`` or ``Eventually`` does not.
     name : str
         The collection: letters, digits and underscores. It has the fields ``id`` and ``code``.
     index : "BIN_FLAT" or "BIN_IVF_FLAT"
@@ -75,13 +80,15 @@ class MilvusEngine(Engine):
             raise ValueError(f"index must be BIN_FLAT or BIN_IVF_FLAT, got {index!r}")
         if not 1 <= nprobe <= nlist <= 65_536:
             raise ValueError(f"nprobe must be from 1 to nlist, and nlist up to 65536, got {nprobe} and {nlist}")
+        parts = urlsplit(url)
+        options = _options(parts.query)
         self._milvus = import_extra("pymilvus", "milvus")
         self._rpc = import_extra("grpc", "milvus")
         self._name, self._timeout = name, timeout
         self._index, self._nlist, self._nprobe = index, nlist, nprobe
         self._n_bits: int | None = None
-        parts = urlsplit(url)
-        scheme = "https" if parse_qs(parts.query).get("secure") == ["true"] else "http"
+        scheme = "https" if options.get("secure") == "true" else "http"
+        self._reading = {"consistency_level": options["consistency"]} if "consistency" in options else {}
         with self._connection_errors():
             self._client = self._milvus.MilvusClient(
                 uri=f"{scheme}://{parts.netloc.rpartition('@')[2]}",
@@ -89,6 +96,7 @@ class MilvusEngine(Engine):
                 password=unquote(parts.password or ""),
                 db_name=unquote(parts.path.strip("/")),
                 timeout=timeout,
+                grpc_options=GRPC_OPTIONS,
             )
 
     @property
@@ -185,9 +193,8 @@ class MilvusEngine(Engine):
     def _lookup(self, ids: Ids) -> Fetched:
         rows: list[Any] = []
         for start in range(0, len(ids), MAX_CANDIDATES):
-            with self._connection_errors():
-                part = ids[start : start + MAX_CANDIDATES].tolist()
-                rows += self._client.get(self._name, ids=part, output_fields=["id", "code"], timeout=self._timeout)
+            part = ids[start : start + MAX_CANDIDATES].tolist()
+            rows += self._read("get", ids=part, output_fields=["id", "code"])
         stored = np.fromiter((row["id"] for row in rows), np.int64, len(rows))
         codes = np.frombuffer(b"".join(_bytes(row["code"]) for row in rows), np.uint8)
         return stored, codes.reshape(-1, n_bytes(self._open()))
@@ -206,8 +213,8 @@ class MilvusEngine(Engine):
         return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
     def _read(self, method: str, **arguments: Any) -> Any:
-        """Call `search` or `query` of the client; load a collection that is not in memory, as after a restart."""
-        call = getattr(self._client, method)
+        """Call `search`, `query` or `get`; load a collection that is not in memory, as after a restart."""
+        call, arguments = getattr(self._client, method), {**arguments, **self._reading}
         with self._connection_errors():
             try:
                 return call(self._name, timeout=self._timeout, **arguments)
@@ -227,8 +234,11 @@ class MilvusEngine(Engine):
         if self._n_bits is None:
             self._n_bits = self._look()
         if self._n_bits is None:
-            raise ValueError(f"there is no collection {self._name!r}: create it with create(n_bits)")
+            raise self._missing()
         return self._n_bits
+
+    def _missing(self) -> ValueError:
+        return ValueError(f"there is no collection {self._name!r}: create it with create(n_bits)")
 
     def _look(self) -> int | None:
         """Bits per code as the server describes them, or None where there is no such collection."""
@@ -253,9 +263,20 @@ class MilvusEngine(Engine):
         except self._milvus.MilvusException as error:
             if isinstance(error, self._milvus.exceptions.ConnectError) or error.code == CONNECT_FAILED:
                 raise ConnectionError(f"Milvus cannot be reached: {error}") from error
+            if error.code == NOT_FOUND:
+                raise self._missing() from error
             raise
         except self._rpc.RpcError as error:
             raise ConnectionError(f"Milvus cannot be reached: {error}") from error
+
+
+def _options(query: str) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in options.items():
+        if value not in OPTIONS.get(name, ()):
+            known = ", ".join(f"{known}={value}" for known, values in OPTIONS.items() for value in values)
+            raise ValueError(f"options of an address of Milvus must be of {known}, got {name}={value}")
+    return options
 
 
 def _bytes(value: Any) -> bytes:

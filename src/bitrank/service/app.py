@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import reprlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -134,12 +135,21 @@ def _gauges(service: Service) -> Iterator[Gauge]:
 
 
 async def _invalid(_: Request, error: Any) -> Response:
-    """Answer with what was expected, in one line."""
-    texts = []
-    for problem in error.errors()[:3]:
-        where = ".".join(str(part) for part in problem["loc"] if part != "body")
-        texts.append(f"{where}: {problem['msg']}" if where else problem["msg"])
-    return JSONResponse({"detail": "; ".join(texts)}, 422)
+    """Answer with what was expected and what came, in one line."""
+    return JSONResponse({"detail": "; ".join(_describe(problem) for problem in error.errors()[:3])}, 422)
+
+
+def _describe(problem: dict[str, Any]) -> str:
+    kind, given = problem["type"], problem.get("input")
+    if kind == "json_invalid":
+        return f"the body must be JSON: {problem['ctx']['error']}"
+    if isinstance(given, bytes):
+        return "the body must be a JSON object with the header Content-Type: application/json, got another"
+    where = ".".join(str(part) for part in problem["loc"] if part != "body")
+    text = problem["msg"].removeprefix("Value error, ")
+    if kind not in ("missing", "too_long", "too_short", "value_error"):  # whose texts say what came
+        text += f", got {reprlib.repr(given)}"
+    return f"{where}: {text}" if where else text
 
 
 async def _failed(_: Request, __: Exception) -> Response:

@@ -26,7 +26,7 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 def unreachable(error: Exception) -> bytes:
     """Write the body of an answer that needs an engine which does not answer."""
-    detail = f"the engine cannot be reached now, and nothing was changed by this request: {error!s:.200}"
+    detail = f"the engine cannot answer now, and nothing was changed by this request: {error!s:.200}"
     return json.dumps({"detail": detail}).encode()
 
 

@@ -210,6 +210,8 @@ class Collection:
             return None
         path = images.confined(self._source.folder, image)
         try:
+            if not path.is_file():  # a pipe, say, would never end
+                return None
             return path.read_bytes(), images.SUFFIXES[path.suffix.lower()]
         except OSError:
             return None

@@ -8,11 +8,12 @@ from contextlib import contextmanager, suppress
 import numpy.typing as npt
 
 from bitrank.engines import Engine
+from bitrank.engines.contract import UnknownIdError
 from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Results
 
 
 class UnreachableEngineError(ConnectionError):
-    """An engine that does not answer; its next call tries again."""
+    """An engine that does not answer, or no longer has the table; its next call tries again."""
 
 
 class EngineIndex:
@@ -21,9 +22,9 @@ class EngineIndex:
     Parameters
     ----------
     engine : Engine
-    method : {"exact", "rerank"}
+    method : {"exact", "rerank"}, optional
+        See `Engine.search`; "exact" by default, but "rerank" with `candidates` or where the engine has no exact search.
     candidates : int, optional
-        See `Engine.search`.
 
     Examples
     --------
@@ -39,8 +40,10 @@ class EngineIndex:
 
     weights = None
 
-    def __init__(self, engine: Engine, method: Method = "exact", candidates: int | None = None) -> None:
-        self._engine, self._method, self._candidates = engine, method, candidates
+    def __init__(self, engine: Engine, method: Method | None = None, candidates: int | None = None) -> None:
+        self._engine, self._candidates = engine, candidates
+        self._method: Method = _default_method(engine, candidates) if method is None else method
+        engine.check_method(self._method, candidates=candidates)
         self.n_bits = engine.n_bits
         self.ids: Ids = engine.ids()
 
@@ -51,28 +54,41 @@ class EngineIndex:
         self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None = None, *, threads: int | None = None
     ) -> Results:
         """Search in the engine, which has its own threads."""
-        with _lost_connections():
+        with _failures():
             return self._engine.search(queries, k, weights, method=self._method, candidates=self._candidates)
 
     def sample(self, n: int) -> Codes:
         """Draw codes."""
-        with _lost_connections():
+        with _failures():
             return self._engine.sample(n)
 
     def codes(self, ids: npt.ArrayLike) -> Codes:
         """Look up codes by id."""
-        with _lost_connections():
+        with _failures():
             return self._engine.codes(ids)
 
     def check_reachable(self) -> None:
         """Raise an UnreachableEngineError unless the engine answers."""
-        with suppress(ValueError):  # an answer, too: the item is gone
+        with suppress(UnknownIdError):  # an answer, too: the item is gone
             self.codes(self.ids[:1])
 
 
+def _default_method(engine: Engine, candidates: int | None) -> Method:
+    if candidates is not None:
+        return "rerank"
+    try:
+        engine.check_method("exact")
+    except ValueError:
+        return "rerank"
+    return "exact"
+
+
 @contextmanager
-def _lost_connections() -> Iterator[None]:
+def _failures() -> Iterator[None]:
+    """Tell what is wrong with the engine; what the service asks for was checked before, but for ids that are gone."""
     try:
         yield
-    except ConnectionError as error:
+    except UnknownIdError:
+        raise
+    except (ConnectionError, ValueError) as error:
         raise UnreachableEngineError(str(error)) from error

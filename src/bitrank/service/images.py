@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 Vector = npt.NDArray[np.float32]
 Vectorizer = Callable[[Image.Image], Vector]
@@ -40,6 +40,8 @@ def decode(data: bytes) -> Image.Image:
             image.load()
             image.thumbnail((KEPT_SIDE, KEPT_SIDE))
             return ImageOps.exif_transpose(image)
+    except UnidentifiedImageError:  # whose text holds an address in memory
+        raise ValueError(f"the upload must be a picture ({', '.join(FORMATS)}), got {len(data)} other bytes") from None
     except Exception as error:  # Pillow raises a dozen kinds over damaged bytes, SyntaxError and struct.error too
         raise ValueError(f"the upload must be a picture ({', '.join(FORMATS)}) that can be read: {error}") from None
 

@@ -233,6 +233,7 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, link: Link, 
     """Serve, in a worker."""
     try:
         service = make(link)
+        config = server_config(service)
     except _MISTAKES as error:
         print(f"bitrank serve: {error}", file=sys.stderr)
         return 1
@@ -242,7 +243,7 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, link: Link, 
     # What is loaded now stays for ever: the collector of garbage need not look through it again and again.
     gc.collect()
     gc.freeze()
-    uvicorn.Server(server_config(service)).run(sockets=[bound])
+    uvicorn.Server(config).run(sockets=[bound])
     return 0
 
 

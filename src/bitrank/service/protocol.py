@@ -7,6 +7,7 @@ connection has a deadline for what it does now; one sweep per second closes thos
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -91,6 +92,11 @@ class Protocol(HttpToolsProtocol):
                 self.transport.write(_TOO_LONG)
             self.transport.close()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, as JSON and with a policy like any other answer."""
+        self.transport.write(_refusal(b"400 Bad Request", msg))
+        self.transport.close()
+
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
@@ -172,8 +178,16 @@ class _QuickCycle:
             transport.close()
 
 
-_DETAIL = b'{"detail": "the header of a request must have at most %d bytes, got more"}' % MAX_HEADER
-_TOO_LONG = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"content-security-policy: default-src 'none'\r\ncontent-length: %d\r\n\r\n" % len(_DETAIL) + _DETAIL
+def _refusal(status_line: bytes, detail: str) -> bytes:
+    """Write an answer to what no application has seen; the connection ends with it."""
+    body = json.dumps({"detail": detail}).encode()
+    head = (
+        b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        b"content-security-policy: default-src 'none'\r\nx-content-type-options: nosniff\r\ncontent-length: %d\r\n\r\n"
+    )
+    return head % (status_line, len(body)) + body
+
+
+_TOO_LONG = _refusal(
+    b"431 Request Header Fields Too Large", f"the header of a request must have at most {MAX_HEADER} bytes, got more"
 )

@@ -120,10 +120,7 @@ class Searcher:
         """Turn a query into its code and its weights under a version."""
         if ranking.ranker is None:
             return _weighted(query, ranking.weights)
-        queries = ranking.ranker.queries_for(query.vector, collection=self._some_codes())
-        if not np.isfinite(queries.weights).all():
-            raise ValueError("the vector times the weights must be finite in float32, got infinity")
-        return queries
+        return _check_finite(ranking.ranker.queries_for(query.vector, collection=self._some_codes()))
 
     def _some_codes(self) -> Codes:
         """Codes of the collection that tell the trust in a query, the same until the sample changes."""
@@ -235,10 +232,17 @@ def _weighted(query: SearchQuery, weights: Weights) -> Queries:
     if query.vector.dtype.kind != "f":
         return Queries(query.vector, weights[None])
     codes, magnitudes = split_vectors(query.vector)
-    scaled: Weights = weights * magnitudes
-    if not np.isfinite(scaled).all():
-        raise ValueError("the vector times the weights must be finite in float32, got infinity")
-    return Queries(codes, scaled)
+    with np.errstate(over="ignore"):
+        return _check_finite(Queries(codes, weights * magnitudes))
+
+
+def _check_finite(queries: Queries) -> Queries:
+    """Refuse weights with which a distance may be infinite, which JSON cannot hold."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest = queries.weights.sum(dtype=np.float32)
+    if not np.isfinite(largest):
+        raise ValueError("the vector times the weights must sum to a finite value in float32, got infinity")
+    return queries
 
 
 def _stack(rows: list[Queries]) -> Queries:

@@ -86,13 +86,13 @@ class Guard:
                 raise _BodyTooLargeError
             return message
 
-        started = False
+        started = 0  # the status of the answer, once it has begun
 
         async def send_once(message: Message) -> None:
             nonlocal started
             if too_large:
                 return  # the application's answer to the truncated body
-            started = True
+            started = message.get("status", started)
             await send_with_headers(message)
 
         try:
@@ -100,10 +100,11 @@ class Guard:
         except _BodyTooLargeError:
             pass
         except Exception as error:
-            if started:  # most often a client that has gone
+            if started and started != 500:  # most often a client that has gone
                 logger.warning("%s %s failed after its answer began: %s", scope["method"], scope["path"], error)
             else:
                 logger.exception("%s %s failed", scope["method"], scope["path"])
+            if not started:
                 await answer_problem(send_with_headers, 500, "the service failed; its log says more")
         if too_large and not started:
             await answer_problem(send_with_headers, 413, self._too_large())
@@ -125,7 +126,7 @@ class Guard:
                 return 403, "this needs the admin token"
         # Browsers name the page a request comes from; pages of other hosts may not change anything here.
         origin = headers.get(b"origin")
-        foreign = origin is not None and urlsplit(origin).netloc != host
+        foreign = origin is not None and origin.partition("://")[2] != host
         if scope["method"] not in ("GET", "HEAD") and (foreign or headers.get(b"sec-fetch-site") == "cross-site"):
             return 403, "requests from pages of other hosts are refused"
         length = headers.get(b"content-length", "0")

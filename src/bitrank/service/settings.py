@@ -42,6 +42,8 @@ class Settings:
             value = getattr(self, name)
             if not value >= 0:
                 raise ValueError(f"{name} must be at least 0, got {value}")
+        if self.explore > self.page_size:
+            raise ValueError(f"explore must be at most {self.page_size}, the places of a page, got {self.explore}")
         if not self.canary <= 1:
             raise ValueError(f"canary must be from 0 to 1, got {self.canary}")
         for token in (self.token, self.admin_token):
