@@ -12,7 +12,7 @@ from statistics import mean, pstdev
 
 from bitrank.files import replacing
 from experiments import cells, figures, learned_report
-from experiments.plan import HASHERS, IMAGES, LENGTHS, QUICK_HASHERS, groups
+from experiments.plan import HASHERS, IMAGES, LEARNED_LENGTHS, LENGTHS, QUICK_HASHERS, groups
 from experiments.protocols import CLICK_C, PAGES, QUADRUPLETS, SLOTS, STEPS, UNSEEN, rankings_of
 from experiments.tables import (
     MISSING,
@@ -244,9 +244,10 @@ def _learned(page: Page) -> None:
             _computed(page, "published", dataset, f"{figures.TITLES[dataset]}, published", table, sources)
     page.add("## What weights add to learned codes", _text("learned"))
     for dataset in page.large:
-        table = learned_report.what_weights_add(results, dataset, n_bits)
+        lengths = (n_bits,) if page.quick else LEARNED_LENGTHS
+        tables = [learned_report.what_weights_add(results, dataset, length) for length in lengths]
         sources = source("learned", dataset) + f" Query vectors: `vectors-{dataset}.jsonl`."
-        _computed(page, "learned", dataset, f"{figures.TITLES[dataset]}, learned codes", table, sources)
+        _computed(page, "learned", dataset, f"{figures.TITLES[dataset]}, learned codes", *tables, sources)
     page.add("## Online against online: a stream with new classes", _text("stream"))
     streamed = [dataset for dataset in page.large if results.params("stream", dataset)]
     drawn = bool(streamed) and figures.stream(results, page.pictures / "stream.png", streamed, n_bits)
