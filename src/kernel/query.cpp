@@ -83,7 +83,9 @@ Tables Query::tables(float reach) {
         quantised_reach_ = reach;
     }
     const Quantised &quantised = nominal_ ? weighting_->nominal : quantised_;
-    const float limit = std::min(std::floor(reach * quantised.scale), short_code() ? 254.0f : 65535.0f);
+    const auto limit = [&](float scale, float rounding) {
+        return static_cast<std::uint16_t>(std::min(std::floor(reach * scale + rounding), short_code() ? 254.0f : 65535.0f));
+    };
     const std::vector<float> &prefix = weighting_->prefix;
     // Random codes differ in half of the weight.
     const auto test_from = std::lower_bound(prefix.begin(), prefix.end(), 2 * reach) - prefix.begin();
@@ -91,9 +93,9 @@ Tables Query::tables(float reach) {
             rows_.data(),
             quantised.blocks.data(),
             code_.data(),
-            static_cast<std::uint16_t>(limit),
-            quantised.fine,
-            quantised.middle,
+            limit(quantised.row_scale, quantised.rounding),
+            limit(quantised.block_scale, 0),
+            quantised.factors.data(),
             static_cast<std::size_t>(test_from)};
 }
 

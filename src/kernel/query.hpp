@@ -43,7 +43,7 @@ private:
     std::size_t n_bytes_;
     std::vector<std::uint8_t> code_;         // permuted
     std::vector<std::uint8_t> indices_;      // of the query's own bits, per table
-    std::vector<std::uint8_t> rows_;         // tables of rows, the query folded in
+    AlignedBytes rows_;                      // tables of rows, the query folded in
     std::vector<std::uint32_t> differences_;  // of the rows that are scored together
     Quantised quantised_;                    // unless those of the weighting do
     bool nominal_ = false;

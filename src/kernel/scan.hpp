@@ -16,6 +16,9 @@ constexpr std::size_t rows_together = 16;
 // Queries whose bounds of the same rows are computed together.
 constexpr std::size_t queries_per_scan = 4;
 
+// Steps whose look-ups are averaged by the 16-bit functions.
+constexpr std::size_t steps_per_group = 4;
+
 // How a path splits the bytes of a row into indices of tables: four look-ups per step of two bytes (half bytes, the high
 // half first), or per step of three (the low six bits of each byte, then the high two of all three, the first byte lowest).
 struct Lookups {
@@ -26,6 +29,7 @@ struct Lookups {
     std::size_t step_bytes() const { return index_bits == 4 ? 2 : 3; }
     std::size_t n_steps() const { return (n_bytes + step_bytes() - 1) / step_bytes(); }
     std::size_t n_tables() const { return n_steps() * per_step; }
+    std::size_t n_groups() const { return (n_steps() + steps_per_group - 1) / steps_per_group; }
     std::size_t n_entries() const { return std::size_t{1} << index_bits; }
     // The bit of a row, counted from the first, that is bit i of the index of a table; it may be past the last.
     std::size_t bit(std::size_t table, std::size_t i) const {
@@ -41,10 +45,13 @@ struct Tables {
     const std::uint8_t *rows;    // per look-up, indexed by bits of a row; the query is folded in
     const std::uint8_t *blocks;  // 16 entries per half byte of (code xor query), the high half first
     const std::uint8_t *query;   // n_bytes
-    std::uint16_t limit;         // the largest sum within reach; at most 254 for the 8-bit functions
-    // For the 16-bit functions: 8-bit sums are widened after two look-ups before step `fine`, then after four before step
-    // `middle`, then after eight. Rows may all be beyond reach from step `test_from` on.
-    std::size_t fine, middle, test_from;
+    std::uint16_t limit;         // the largest sum of a row within reach; at most 254 for the 8-bit functions
+    std::uint16_t block_limit;   // the same for `blocks`
+    // For the 16-bit functions: the look-ups of four steps are averaged, pair by pair, each time rounding up; the average
+    // is multiplied by the factor of the four steps, at most 127, and added. Rows may all be beyond reach from step
+    // `test_from` on.
+    const std::uint8_t *factors;
+    std::size_t test_from;
 };
 
 // Where the differences of 16 rows hold a bit of the caller.

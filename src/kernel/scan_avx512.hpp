@@ -31,22 +31,21 @@ struct Lines : Indices {
         return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), x.a);
     }
     static Line add(Line x, Line y) { return _mm512_adds_epu8(x.a, y.a); }
+    static Line average(Line x, Line y) { return _mm512_avg_epu8(x.a, y.a); }
     static std::uint64_t below_top(Line x) { return _mm512_cmpneq_epu8_mask(x.a, _mm512_set1_epi8(-1)); }
 };
 
-// 16-bit sums of even bytes include the odd bytes in their upper half; `within` subtracts them.
 struct Sums {
-    __m512i both, odd;
+    __m512i even, odd;  // of the bytes with even and odd numbers
 
     static Sums zero() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
     template <typename Line>
-    void add(Line x) {
-        both = _mm512_add_epi16(both, x.a);
-        odd = _mm512_add_epi16(odd, _mm512_srli_epi16(x.a, 8));
+    void add(Line x, std::uint8_t factor) {
+        even = _mm512_add_epi16(even, _mm512_maddubs_epi16(x.a, _mm512_set1_epi16(factor)));
+        odd = _mm512_add_epi16(odd, _mm512_maddubs_epi16(x.a, _mm512_set1_epi16(static_cast<short>(factor << 8))));
     }
     std::uint64_t within(std::uint16_t limit) const {
         const __m512i v = _mm512_set1_epi16(static_cast<short>(limit));
-        const __m512i even = _mm512_sub_epi16(both, _mm512_slli_epi16(odd, 8));
         const __m512i even_in = _mm512_maskz_set1_epi16(_mm512_cmple_epu16_mask(even, v), 0x00ff);
         const __m512i odd_in = _mm512_maskz_set1_epi16(_mm512_cmple_epu16_mask(odd, v), static_cast<short>(0xff00));
         return _mm512_movepi8_mask(_mm512_or_si512(even_in, odd_in));

@@ -3,10 +3,10 @@
 // picked by the linker for another.
 //
 // Line: load(p), same(value), table(p) -> the entries of a table, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) ->
-//       half bytes, look_up(table, a), look_up16(table, a), add(a, b) with saturation, below_top(a) -> lanes that are not
-//       255; index_bits, and expand(lines, indices): the indices of the four look-ups of a step; blocks_of_one and
+//       half bytes, look_up(table, a), look_up16(table, a), add(a, b) with saturation, average(a, b) rounded up,
+//       below_top(a) -> lanes that are not 255; index_bits, and expand(lines, indices): the indices of the four look-ups of a step; blocks_of_one and
 //       blocks_of_four: how many blocks fit the registers for one query, and for four.
-// Sums: 64 sums of 16 bits; zero(), add(line of values), within(limit) -> lanes.
+// Sums: 64 sums of 16 bits; zero(), add(line of values, factor), within(limit) -> lanes.
 #pragma once
 
 #include "scan.hpp"
@@ -23,9 +23,6 @@
 
 namespace bitrank {
 namespace {
-
-// Long codes stop as soon as every lane is beyond the limit; the test costs about as much as one step.
-constexpr std::size_t steps_between_tests = 4;
 
 // What is prefetched is scanned after at least so many other bytes.
 constexpr std::size_t bytes_ahead = 8192;
@@ -54,7 +51,7 @@ struct Tile {
 
     std::size_t n_steps() const { return (n_bytes + step_bytes - 1) / step_bytes; }
 
-    // Add the look-ups of a step: work(half, block, query, sum of two look-ups).
+    // Look up the bits of a step: work(block, query, four values).
     template <typename Work>
     BITRANK_INLINE void step(std::size_t s, Work work) const {
         Line indices[n_blocks][Lookups::per_step];
@@ -71,17 +68,16 @@ BITRANK_UNROLL(3)
             }
             Line::expand(lines, indices[b]);
         }
-BITRANK_UNROLL(2)
-        for (std::size_t half = 0; half < 2; ++half)
 BITRANK_UNROLL(4)
-            for (std::size_t q = 0; q < n_queries; ++q) {
-                const std::uint8_t *table = tables[q].rows + (s * Lookups::per_step + 2 * half) * n_entries;
-                const auto first = Line::table(table), second = Line::table(table + n_entries);
+        for (std::size_t q = 0; q < n_queries; ++q) {
+            const std::uint8_t *table = tables[q].rows + s * Lookups::per_step * n_entries;
+            const auto t0 = Line::table(table), t1 = Line::table(table + n_entries),
+                       t2 = Line::table(table + 2 * n_entries), t3 = Line::table(table + 3 * n_entries);
 BITRANK_UNROLL(4)
-                for (std::size_t b = 0; b < n_blocks; ++b)
-                    work(half, b, q, Line::add(Line::look_up(first, indices[b][2 * half]),
-                                               Line::look_up(second, indices[b][2 * half + 1])));
-            }
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                work(b, q, Line::look_up(t0, indices[b][0]), Line::look_up(t1, indices[b][1]),
+                     Line::look_up(t2, indices[b][2]), Line::look_up(t3, indices[b][3]));
+        }
     }
 
     // Call out(block, query, lanes within the limit).
@@ -94,67 +90,70 @@ BITRANK_UNROLL(4)
         const std::size_t n = n_steps();
 BITRANK_UNROLL(8)
         for (std::size_t s = 0; s < n; ++s)
-            step(s, [&](std::size_t, std::size_t b, std::size_t q, const Line &line) {
-                sums[q][b] = Line::add(sums[q][b], line);
+            step(s, [&](std::size_t b, std::size_t q, const Line &x, const Line &y, const Line &z, const Line &w) {
+                sums[q][b] = Line::add(Line::add(sums[q][b], Line::add(x, y)), Line::add(z, w));
             });
         for (std::size_t q = 0; q < n_queries; ++q)
             for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, Line::below_top(sums[q][b]));
     }
 
+    // Average the look-ups of a step: work(block, query, average).
+    template <typename Work>
+    BITRANK_INLINE void average(std::size_t s, Work work) const {
+        step(s, [&](std::size_t b, std::size_t q, const Line &x, const Line &y, const Line &z, const Line &w) {
+            work(b, q, Line::average(Line::average(x, y), Line::average(z, w)));
+        });
+    }
+
     template <typename Sums, typename Out>
     BITRANK_INLINE void scan16(Out out) {
         Sums sums[n_queries][n_blocks];
-        Line parts[n_queries][n_blocks];
-        std::size_t fine = 0, middle = 0, test_from = 0;
+        std::size_t test_from = 0;
         for (std::size_t q = 0; q < n_queries; ++q) {
             for (std::size_t b = 0; b < n_blocks; ++b) sums[q][b] = Sums::zero();
-            fine = fine > tables[q].fine ? fine : tables[q].fine;
-            middle = middle > tables[q].middle ? middle : tables[q].middle;
             test_from = test_from > tables[q].test_from ? test_from : tables[q].test_from;
         }
-        const auto any_within = [&] {
-            std::uint64_t any = 0;
-            for (std::size_t q = 0; q < n_queries; ++q)
-                for (std::size_t b = 0; b < n_blocks; ++b) any |= sums[q][b].within(tables[q].limit);
-            return any != 0;
-        };
-        const auto widen = [&](std::size_t, std::size_t b, std::size_t q, const Line &line) { sums[q][b].add(line); };
-        const auto keep = [&](std::size_t half, std::size_t b, std::size_t q, const Line &line) {
-            parts[q][b] = half ? Line::add(parts[q][b], line) : line;
-        };
-        const auto keep_on = [&](std::size_t, std::size_t b, std::size_t q, const Line &line) {
-            parts[q][b] = Line::add(parts[q][b], line);
-        };
-        const auto widen_parts = [&] {
-BITRANK_UNROLL(4)
-            for (std::size_t q = 0; q < n_queries; ++q)
-BITRANK_UNROLL(4)
-                for (std::size_t b = 0; b < n_blocks; ++b) sums[q][b].add(parts[q][b]);
-        };
         const std::size_t n = n_steps();
-        std::size_t s = 0;
-        while (s < n) {
-            std::size_t stop = s < test_from ? test_from : s + steps_between_tests;
-            if (stop > n) stop = n;
-            for (; s < stop && s < fine; ++s) step(s, widen);
-            for (; s < stop && s < middle; ++s) {
-                step(s, keep);
-                widen_parts();
-            }
-            for (; s + 1 < stop; s += 2) {
-                step(s, keep);
-                step(s + 1, keep_on);
-                widen_parts();
-            }
-            if (s < stop) {
-                step(s, keep);
-                widen_parts();
-                ++s;
-            }
-            if (s < n && !any_within()) {
+        const Line none = Line::same(0);
+        for (std::size_t s = 0; s < n; s += steps_per_group) {
+            Line first[n_queries][n_blocks], second[n_queries][n_blocks];
+            const auto add = [&](std::size_t b, std::size_t q, const Line &line) {
+                sums[q][b].add(line, tables[q].factors[s / steps_per_group]);
+            };
+            average(s, [&](std::size_t b, std::size_t q, const Line &line) { first[q][b] = line; });
+            if (s + steps_per_group <= n) {
+                average(s + 1, [&](std::size_t b, std::size_t q, const Line &line) {
+                    first[q][b] = Line::average(first[q][b], line);
+                });
+                average(s + 2, [&](std::size_t b, std::size_t q, const Line &line) { second[q][b] = line; });
+                average(s + 3, [&](std::size_t b, std::size_t q, const Line &line) {
+                    add(b, q, Line::average(first[q][b], Line::average(second[q][b], line)));
+                });
+            } else {
                 for (std::size_t q = 0; q < n_queries; ++q)
-                    for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, 0);
-                return;
+                    for (std::size_t b = 0; b < n_blocks; ++b) second[q][b] = none;
+                if (s + 1 < n) average(s + 1, [&](std::size_t b, std::size_t q, const Line &line) { second[q][b] = line; });
+                for (std::size_t q = 0; q < n_queries; ++q)
+                    for (std::size_t b = 0; b < n_blocks; ++b) {
+                        first[q][b] = Line::average(first[q][b], second[q][b]);
+                        second[q][b] = none;
+                    }
+                if (s + 2 < n)
+                    average(s + 2, [&](std::size_t b, std::size_t q, const Line &line) {
+                        second[q][b] = Line::average(line, none);
+                    });
+                for (std::size_t q = 0; q < n_queries; ++q)
+                    for (std::size_t b = 0; b < n_blocks; ++b) add(b, q, Line::average(first[q][b], second[q][b]));
+            }
+            if (s + steps_per_group < n && s + steps_per_group >= test_from) {
+                std::uint64_t any = 0;
+                for (std::size_t q = 0; q < n_queries; ++q)
+                    for (std::size_t b = 0; b < n_blocks; ++b) any |= sums[q][b].within(tables[q].limit);
+                if (!any) {
+                    for (std::size_t q = 0; q < n_queries; ++q)
+                        for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, 0);
+                    return;
+                }
             }
         }
         for (std::size_t q = 0; q < n_queries; ++q)
@@ -254,7 +253,7 @@ inline Line shared_weight(const Line &difference, const std::uint8_t *table) {
 
 template <typename Line>
 std::uint64_t blocks8(const std::uint8_t *bounds, const Tables &tables) {
-    Line sums = Line::same(static_cast<std::uint8_t>(254 - tables.limit));
+    Line sums = Line::same(static_cast<std::uint8_t>(254 - tables.block_limit));
     for (std::size_t byte = 0; byte < tables.n_bytes; ++byte)
         sums = Line::add(sums, shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32));
     return Line::below_top(sums);
@@ -264,8 +263,8 @@ template <typename Line, typename Sums>
 std::uint64_t blocks16(const std::uint8_t *bounds, const Tables &tables) {
     Sums sums = Sums::zero();
     for (std::size_t byte = 0; byte < tables.n_bytes; ++byte)
-        sums.add(shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32));
-    return sums.within(tables.limit);
+        sums.add(shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32), 1);
+    return sums.within(tables.block_limit);
 }
 
 template <typename Line>
