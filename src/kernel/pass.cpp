@@ -19,6 +19,12 @@ constexpr std::size_t dense_rows = 4;
 // Bounds of blocks are computed anew for at least this many blocks; fewer are scanned as fast.
 constexpr std::size_t blocks_worth_bounds = 8;
 
+// Of the super-blocks of codes whose bounds spare no scan, bounds are computed for one of this many.
+constexpr std::size_t sampled_supers = 8, supers_without_gain = 4;
+
+// Blocks of long codes that are scanned for some queries before they leave the cache.
+constexpr std::size_t blocks_together = 32;
+
 // The n lowest set bits of a word.
 std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
     std::uint64_t rest = word;
@@ -134,14 +140,22 @@ std::uint64_t Pass::begin_visit(const std::vector<Super> &supers, std::size_t i)
         if (!top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_blocks), 0}))
             return 0;
     }
-    std::uint64_t live = blocks_within_reach(super) & ~scanned_[i];
-    if (n_blocks < lane_count) live &= (std::uint64_t{1} << n_blocks) - 1;
+    const std::uint64_t all = ~std::uint64_t{0} >> (lane_count - n_blocks);
+    // Long codes have few bits in common: where bounds spare no scan, most are left out.
+    const bool worth_bounds = n_without_gain_ < supers_without_gain || i % sampled_supers == 0;
+    std::uint64_t live = all;
+    uniform_ = 0;
+    if (worth_bounds) {
+        live &= blocks_within_reach(super);
+        if (live) uniform_ = scanner_->uniform(super.bounds(n_bytes_), query_.free_bits(), n_bytes_);
+        n_without_gain_ = live == all && !(uniform_ & all) ? n_without_gain_ + 1 : 0;
+    }
+    live &= ~scanned_[i];
     if (segment.wanted)
         for (std::uint64_t left = live; left; left &= left - 1) {
             const auto b = static_cast<std::size_t>(std::countr_zero(left));
             if (!segment.wanted[super.first_block() + b]) live &= ~lowest(left);
         }
-    if (live) uniform_ = scanner_->uniform(super.bounds(n_bytes_), query_.free_bits(), n_bytes_);
     return live;
 }
 
@@ -155,48 +169,68 @@ void Pass::visit(const Super &super, std::uint64_t live) {
     }
 }
 
-void Pass::visit_together(Pass *passes, std::size_t n_passes, const std::vector<Super> &supers, std::size_t i) {
+void Pass::visit_together(std::vector<Pass> &passes, const std::vector<Super> &supers, std::size_t i,
+                          AlignedBytes &prepared) {
     const Super &super = supers[i];
-    std::uint64_t live[queries_per_scan];
+    const std::size_t n_passes = passes.size(), n_bytes = passes[0].n_bytes_, stride = n_bytes * lane_count;
+    const bool long_codes = !passes[0].query_.short_code();
+    std::vector<std::uint64_t> live(n_passes), own(n_passes);
     for (std::size_t p = 0; p < n_passes; ++p) live[p] = passes[p].begin_visit(supers, i);
     for (;;) {
-        std::uint64_t left = 0, own[queries_per_scan], any = 0;
-        std::size_t n_blocks = lane_count, total = 0;
+        std::uint64_t left = 0, any = 0;
+        std::size_t n_blocks = long_codes ? blocks_together : lane_count;
         for (std::size_t p = 0; p < n_passes; ++p) {
             left |= live[p];
-            n_blocks = std::min(n_blocks, passes[p].blocks_at_once());
+            if (live[p]) n_blocks = std::min(n_blocks, passes[p].blocks_at_once());
         }
         if (!left) return;
         const std::uint64_t now = lowest(left, n_blocks);
         for (std::size_t p = 0; p < n_passes; ++p) {
             own[p] = passes[p].without_ties(super, now & live[p]);
             any |= own[p];
-            total += static_cast<std::size_t>(std::popcount(own[p]));
         }
-        // A scan for four queries costs as much as about two and a half scans for one.
-        const bool together =
-            n_passes == queries_per_scan && 2 * total >= 5 * static_cast<std::size_t>(std::popcount(any));
-        std::uint64_t survivors[queries_per_scan * lane_count], with_survivors = 0;
-        if (together && any) {
-            Tables tables[queries_per_scan];
-            for (std::size_t p = 0; p < n_passes; ++p) tables[p] = passes[p].query_.tables(passes[p].reach_);
-            const Scanner &scanner = *passes->scanner_;
-            const auto rows = passes->query_.short_code() ? scanner.rows8_of_four : scanner.rows16_of_four;
-            with_survivors = rows(super.blocks(passes->n_bytes_), any, left, tables, survivors);
-        }
-        for (std::size_t p = 0; p < n_passes; ++p) {
-            Pass &pass = passes[p];
-            const float before = pass.reach_;
-            if (together) {
-                pass.n_scanned_ += static_cast<std::size_t>(std::popcount(own[p]));
-                pass.take_survivors(super, own[p] & with_survivors, survivors + p * lane_count);
-            } else if (own[p]) {
-                pass.scan(super, own[p], live[p]);
+        if (long_codes) passes[0].scanner_->prepare(super.blocks(n_bytes), any, n_bytes, prepared.data());
+        const std::uint8_t *ahead = super.blocks(n_bytes) + (lane_count - static_cast<std::size_t>(std::countl_zero(now))) * stride;
+        for (std::size_t p = 0; p < n_passes; p += queries_per_scan) {
+            const std::size_t n = std::min(queries_per_scan, n_passes - p);
+            float before[queries_per_scan];
+            for (std::size_t j = 0; j < n; ++j) before[j] = passes[p + j].reach_;
+            scan_together(&passes[p], n, super, &own[p], prepared.data(), ahead);
+            ahead += passes[0].weighting_->lookups.n_steps() * lane_count;
+            for (std::size_t j = 0; j < n; ++j) {
+                live[p + j] &= ~now;
+                if (passes[p + j].reach_ < before[j] && has_at_least(live[p + j], blocks_worth_bounds))
+                    live[p + j] &= passes[p + j].blocks_within_reach(super);
             }
-            live[p] &= ~now;
-            if (pass.reach_ < before && has_at_least(live[p], blocks_worth_bounds))
-                live[p] &= pass.blocks_within_reach(super);
         }
+    }
+}
+
+void Pass::scan_together(Pass *passes, std::size_t n_passes, const Super &super, std::uint64_t *own,
+                         const std::uint8_t *prepared, const std::uint8_t *ahead) {
+    std::uint64_t any = 0;
+    std::size_t total = 0;
+    for (std::size_t p = 0; p < n_passes; ++p) {
+        any |= own[p];
+        total += static_cast<std::size_t>(std::popcount(own[p]));
+    }
+    // A scan for four queries costs as much as about two and a half scans for one.
+    if (n_passes < queries_per_scan || 2 * total < 5 * static_cast<std::size_t>(std::popcount(any))) {
+        for (std::size_t p = 0; p < n_passes; ++p)
+            if (own[p]) passes[p].scan(super, own[p], own[p]);
+        return;
+    }
+    Tables tables[queries_per_scan];
+    std::uint64_t survivors[queries_per_scan * lane_count];
+    for (std::size_t p = 0; p < n_passes; ++p) tables[p] = passes[p].query_.tables(passes[p].reach_);
+    const Scanner &scanner = *passes->scanner_;
+    const std::uint8_t *blocks = super.blocks(passes->n_bytes_);
+    const std::uint64_t with_survivors =
+        passes->query_.short_code() ? scanner.rows8_of_four(blocks, any, any, tables, survivors)
+                                    : scanner.rows16_of_four(blocks, prepared, ahead, any, tables, survivors);
+    for (std::size_t p = 0; p < n_passes; ++p) {
+        passes[p].n_scanned_ += static_cast<std::size_t>(std::popcount(own[p]));
+        passes[p].take_survivors(super, own[p] & with_survivors, survivors + p * lane_count);
     }
 }
 
@@ -247,7 +281,7 @@ void Pass::take_survivors(const Super &super, std::uint64_t blocks, std::uint64_
         if (segment.wanted) survivors[b] &= segment.wanted[first + b];
         if ((first + b + 1) * lane_count > segment.n_rows)
             survivors[b] &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
-        // Ids are in another array: prefetch them.
+        // Ids are in another array: prefetch them. They are read once distances are known.
         const std::int64_t *ids = segment.ids + (first + b) * lane_count;
         for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) __builtin_prefetch(ids + std::countr_zero(rows));
     }
@@ -265,7 +299,7 @@ void Pass::take_survivors(const Super &super, std::uint64_t blocks, std::uint64_
         }
         for (; rows; rows &= rows - 1) {
             const int lane = std::countr_zero(rows);
-            rows_[n_rows_++] = {block + lane, ids[lane], number + lane};
+            rows_[n_rows_++] = {block + lane, ids + lane, number + lane};
             if (n_rows_ == rows_together) score_rows();
         }
     }
@@ -278,7 +312,8 @@ void Pass::score_rows() {
     for (std::size_t i = 0; i < n_rows_; ++i) query_.set_row(i, rows_[i].bytes);
     query_.distances(distances);
     bool entered = false;
-    for (std::size_t i = 0; i < n_rows_; ++i) entered |= top_.add({distances[i], rows_[i].id, rows_[i].number});
+    for (std::size_t i = 0; i < n_rows_; ++i)
+        if (distances[i] <= top_.limit()) entered |= top_.add({distances[i], *rows_[i].id, rows_[i].number});
     if (entered) reach_ = query_.reach(top_.limit());
     n_rows_ = 0;
 }
@@ -290,7 +325,7 @@ void Pass::score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::
     bool entered = false;
     for (; rows; rows &= rows - 1) {
         const int i = std::countr_zero(rows);
-        entered |= top_.add({distances[i], ids[i], number + i});
+        if (distances[i] <= top_.limit()) entered |= top_.add({distances[i], ids[i], number + i});
     }
     if (entered) reach_ = query_.reach(top_.limit());
 }

@@ -33,8 +33,14 @@ public:
     // Visit super-block i unless it was visited or is beyond reach.
     void visit_if_needed(const std::vector<Super> &supers, std::size_t i);
 
-    // Visit super-block i for up to four passes, whose queries share the scans.
-    static void visit_together(Pass *passes, std::size_t n_passes, const std::vector<Super> &supers, std::size_t i);
+    // Visit super-block i for several passes; up to four queries share a scan.
+    static void visit_together(std::vector<Pass> &passes, const std::vector<Super> &supers, std::size_t i,
+                               AlignedBytes &prepared);
+
+    // Bytes that `visit_together` needs.
+    std::size_t prepared_size() const {
+        return query_.short_code() ? 0 : lane_count * lane_count * weighting_->lookups.n_steps();
+    }
 
     void share_limit(std::atomic<float> &shared);
     void forget_hits(std::size_t k, float radius) { top_ = TopK(k, radius); }
@@ -43,7 +49,8 @@ public:
 private:
     struct Row {
         const std::uint8_t *bytes;
-        std::int64_t id, number;
+        const std::int64_t *id;
+        std::int64_t number;
     };
 
     // The blocks to be scanned; `begin_visit` starts with those of super-block i, or none.
@@ -53,6 +60,8 @@ private:
     // How many blocks to scan before the next ones may profit from the lower limit.
     std::size_t blocks_at_once() const;
 
+    static void scan_together(Pass *passes, std::size_t n_passes, const Super &super, std::uint64_t *own,
+                              const std::uint8_t *prepared, const std::uint8_t *ahead);
     void visit(const Super &super, std::uint64_t live);
     void scan(const Super &super, std::uint64_t now, std::uint64_t live);
     void take_survivors(const Super &super, std::uint64_t blocks, std::uint64_t *survivors);
@@ -68,6 +77,7 @@ private:
     const Scanner *scanner_;
     TopK top_;
     float reach_;
+    std::size_t n_without_gain_ = 0;  // super-blocks visited since the bounds of blocks last spared a scan
     std::uint64_t uniform_ = 0;  // blocks of the visited super-block whose rows are all at one distance
     std::size_t n_scanned_ = 0;
     Row rows_[rows_together];  // survivors that wait for their exact distances

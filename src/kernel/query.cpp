@@ -59,6 +59,7 @@ float Query::bound(const std::uint8_t *value, const std::uint8_t *agree, std::si
     const float *weights = weighting_->half_weights.data();
     float sum = 0;
     for (std::size_t byte = 0; byte < n_bytes; ++byte) {
+        if (!agree[byte * stride]) continue;
         const unsigned difference = (value[byte * stride] ^ code_[byte]) & agree[byte * stride];
         sum += weights[byte * 32 + (difference >> 4)] + weights[byte * 32 + 16 + (difference & 15)];
     }

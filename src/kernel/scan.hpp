@@ -50,7 +50,7 @@ struct Tables {
     // For the 16-bit functions: the look-ups of four steps are averaged, pair by pair, each time rounding up; the average
     // is multiplied by the factor of the four steps, at most 127, and added. Rows may all be beyond reach from step
     // `test_from` on.
-    const std::uint8_t *factors;
+    const std::uint32_t *factors;  // in both halves of a word
     std::size_t test_from;
 };
 
@@ -71,8 +71,11 @@ struct Scanner {
     // The same for four queries: survivors has 64 words per query. Returns the blocks with survivors of any of them.
     std::uint64_t (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
                                    const Tables *tables, std::uint64_t *survivors);
-    std::uint64_t (*rows16_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
-                                    const Tables *tables, std::uint64_t *survivors);
+    // For the blocks of `now`, fill `prepared` with what all queries look up alike: 64 x n_steps x 64 bytes per super-block.
+    void (*prepare)(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared);
+    // `ahead` is what comes next from memory: a line is prefetched per step.
+    std::uint64_t (*rows16_of_four)(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
+                                    std::uint64_t now, const Tables *tables, std::uint64_t *survivors);
     // Blocks of a super-block within the limit, judged by the bits that all rows of a block share.
     std::uint64_t (*blocks8)(const std::uint8_t *bounds, const Tables &tables);
     std::uint64_t (*blocks16)(const std::uint8_t *bounds, const Tables &tables);

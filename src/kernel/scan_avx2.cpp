@@ -49,8 +49,8 @@ struct Sums {
         const __m256i v = _mm256_setzero_si256();
         return {v, v, v, v};
     }
-    void add(const Line &x, std::uint8_t factor) {
-        const __m256i low = _mm256_set1_epi16(factor), high = _mm256_set1_epi16(static_cast<short>(factor << 8));
+    void add(const Line &x, std::uint32_t factor) {
+        const __m256i low = _mm256_set1_epi32(static_cast<int>(factor)), high = _mm256_slli_epi16(low, 8);
         even_a = _mm256_add_epi16(even_a, _mm256_maddubs_epi16(x.a, low));
         even_b = _mm256_add_epi16(even_b, _mm256_maddubs_epi16(x.b, low));
         odd_a = _mm256_add_epi16(odd_a, _mm256_maddubs_epi16(x.a, high));

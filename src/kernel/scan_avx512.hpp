@@ -19,6 +19,7 @@ struct Lines : Indices {
     Lines(__m512i value) : a(value) {}
     static void expand(const Line *lines, Line *indices) { Indices::expand(lines, indices); }
     static Line load(const std::uint8_t *p) { return _mm512_loadu_si512(p); }
+    static void store(std::uint8_t *p, Line x) { _mm512_storeu_si512(p, x.a); }
     static Line same(std::uint8_t value) { return _mm512_set1_epi8(static_cast<char>(value)); }
     static Line and_(Line x, Line y) { return _mm512_and_si512(x.a, y.a); }
     static Line or_(Line x, Line y) { return _mm512_or_si512(x.a, y.a); }
@@ -40,15 +41,17 @@ struct Sums {
 
     static Sums zero() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
     template <typename Line>
-    void add(Line x, std::uint8_t factor) {
-        even = _mm512_add_epi16(even, _mm512_maddubs_epi16(x.a, _mm512_set1_epi16(factor)));
-        odd = _mm512_add_epi16(odd, _mm512_maddubs_epi16(x.a, _mm512_set1_epi16(static_cast<short>(factor << 8))));
+    void add(Line x, std::uint32_t factor) {
+        const __m512i low = _mm512_set1_epi32(static_cast<int>(factor));
+        even = _mm512_add_epi16(even, _mm512_maddubs_epi16(x.a, low));
+        odd = _mm512_add_epi16(odd, _mm512_maddubs_epi16(x.a, _mm512_slli_epi16(low, 8)));
     }
     std::uint64_t within(std::uint16_t limit) const {
         const __m512i v = _mm512_set1_epi16(static_cast<short>(limit));
-        const __m512i even_in = _mm512_maskz_set1_epi16(_mm512_cmple_epu16_mask(even, v), 0x00ff);
-        const __m512i odd_in = _mm512_maskz_set1_epi16(_mm512_cmple_epu16_mask(odd, v), static_cast<short>(0xff00));
-        return _mm512_movepi8_mask(_mm512_or_si512(even_in, odd_in));
+        const __mmask32 even_in = _mm512_cmple_epu16_mask(even, v), odd_in = _mm512_cmple_epu16_mask(odd, v);
+        if (__builtin_expect(!(even_in | odd_in), 1)) return 0;
+        return _mm512_movepi8_mask(_mm512_or_si512(_mm512_maskz_set1_epi16(even_in, 0x00ff),
+                                                   _mm512_maskz_set1_epi16(odd_in, static_cast<short>(0xff00))));
     }
 };
 

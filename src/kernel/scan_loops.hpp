@@ -3,7 +3,7 @@
 // picked by the linker for another.
 //
 // Line: load(p), same(value), table(p) -> the entries of a table, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) ->
-//       half bytes, look_up(table, a), look_up16(table, a), add(a, b) with saturation, average(a, b) rounded up,
+//       half bytes, store(p, a), look_up(table, a), look_up16(table, a), add(a, b) with saturation, average(a, b) rounded up,
 //       below_top(a) -> lanes that are not 255; index_bits, and expand(lines, indices): the indices of the four look-ups of a step; blocks_of_one and
 //       blocks_of_four: how many blocks fit the registers for one query, and for four.
 // Sums: 64 sums of 16 bits; zero(), add(line of values, factor), within(limit) -> lanes.
@@ -20,6 +20,8 @@
 #define BITRANK_UNROLL(n) BITRANK_DO_PRAGMA(GCC unroll n)
 #define BITRANK_INLINE inline __attribute__((always_inline))
 #endif
+
+#include "scan_long.hpp"
 
 namespace bitrank {
 namespace {
@@ -214,18 +216,6 @@ std::uint64_t rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint6
     }
 }
 
-template <typename Line, typename Sums, std::size_t n_queries>
-std::uint64_t rows16_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
-               std::uint64_t *survivors) {
-    constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
-    const auto scan = [](auto &tile, auto out) { tile.template scan16<Sums>(out); };
-    Tile<Line, n_blocks, n_queries, 0> tile(tables);
-    const std::uint64_t out = for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
-    if (!now) return out;
-    Tile<Line, 1, n_queries, 0> single(tables);
-    return out | for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
-}
-
 template <typename Line>
 std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
            std::uint64_t *survivors) {
@@ -235,7 +225,12 @@ std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t
 template <typename Line, typename Sums>
 std::uint64_t rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
             std::uint64_t *survivors) {
-    return rows16_of<Line, Sums, 1>(blocks, now, live, &tables, survivors);
+    const auto scan = [](auto &tile, auto out) { tile.template scan16<Sums>(out); };
+    Tile<Line, Line::blocks_of_one, 1, 0> tile(&tables);
+    const std::uint64_t out = for_tiles<decltype(tile), Line::blocks_of_one>(tile, blocks, now, live, survivors, scan);
+    if (!now) return out;
+    Tile<Line, 1, 1, 0> single(&tables);
+    return out | for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
 }
 
 // Bounds of a super-block hold two lines per byte: the value of the first row of each block, and ones in the bits that
@@ -263,7 +258,7 @@ template <typename Line, typename Sums>
 std::uint64_t blocks16(const std::uint8_t *bounds, const Tables &tables) {
     Sums sums = Sums::zero();
     for (std::size_t byte = 0; byte < tables.n_bytes; ++byte)
-        sums.add(shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32), 1);
+        sums.add(shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32), 0x10001);
     return sums.within(tables.block_limit);
 }
 
@@ -313,8 +308,18 @@ BITRANK_UNROLL(8)
 
 template <typename Line, typename Sums, typename Floats>
 constexpr Scanner scanner_of() {
-    return {Line::index_bits, rows8<Line>,   rows16<Line, Sums>,   rows8_of<Line, 4>, rows16_of<Line, Sums, 4>,
-            blocks8<Line>,    blocks16<Line, Sums>, uniform<Line>, round_down, differences<Floats>, distances<Floats>};
+    return {Line::index_bits,
+            rows8<Line>,
+            rows16<Line, Sums>,
+            rows8_of<Line, 4>,
+            prepare<Line>,
+            rows16_of_four<Line, Sums>,
+            blocks8<Line>,
+            blocks16<Line, Sums>,
+            uniform<Line>,
+            round_down,
+            differences<Floats>,
+            distances<Floats>};
 }
 
 }  // namespace

@@ -69,8 +69,8 @@ struct Sums {
         for (auto &lanes : out.v) lanes = vdupq_n_u16(0);
         return out;
     }
-    void add(const Line &x, std::uint8_t factor) {
-        const uint8x16_t factors = vdupq_n_u8(factor);
+    void add(const Line &x, std::uint32_t factor) {
+        const uint8x16_t factors = vdupq_n_u8(static_cast<std::uint8_t>(factor));
         for (int i = 0; i < 4; ++i) {
             v[2 * i] = vmlal_u8(v[2 * i], vget_low_u8(x.v[i]), vget_low_u8(factors));
             v[2 * i + 1] = vmlal_high_u8(v[2 * i + 1], x.v[i], factors);

@@ -63,9 +63,9 @@ struct Sums {
     std::uint16_t lanes[lane_count];
 
     static Sums zero() { return Sums{}; }
-    void add(const Line &line, std::uint8_t factor) {
+    void add(const Line &line, std::uint32_t factor) {
         for (std::size_t i = 0; i < lane_count; ++i)
-            lanes[i] = static_cast<std::uint16_t>(lanes[i] + line.lanes[i] * factor);
+            lanes[i] = static_cast<std::uint16_t>(lanes[i] + line.lanes[i] * (factor & 0xffff));
     }
     std::uint64_t within(std::uint16_t limit) const {
         std::uint64_t out = 0;

@@ -105,7 +105,7 @@ void Weighting::quantise_groups(float scale, Quantised &out) const {
         const float factor = even ? 1 : std::clamp(exact, 1.0f, largest_factor);
         const std::size_t first = group * n_values, n = std::min(n_values, row_weights.size() - first);
         scanner_->round_down(&row_weights[first], n, even ? tables_per_group : most / factor, &out.rows[first]);
-        out.factors.push_back(static_cast<std::uint8_t>(factor));
+        out.factors.push_back(static_cast<std::uint32_t>(factor) * 0x10001u);
         if (!even) out.rounding += factor * 2;  // half a unit per level of the averages of 16
     }
     out.row_scale = even ? 1 : most / tables_per_group;

@@ -28,7 +28,8 @@ struct Quantised {
     float scale = 0;                                  // see Weighting::scale
     float row_scale = 0, block_scale = 0;             // units of the sums of rows and blocks per unit of bounds
     float rounding = 0;                               // the most that averages add to a sum
-    std::vector<std::uint8_t> rows, blocks, factors;  // see Tables
+    std::vector<std::uint8_t> rows, blocks;           // see Tables
+    std::vector<std::uint32_t> factors;
 };
 
 class Weighting {

@@ -159,7 +159,7 @@ std::vector<std::uint8_t> tables_of(const std::vector<unsigned> &weights, const 
 
 // The sum of the 16-bit functions for one row: averages of 16 look-ups, rounded up pair by pair, times factors.
 unsigned sum_of_averages(const Lookups &lookups, const std::vector<std::uint8_t> &tables,
-                         const std::vector<std::uint8_t> &factors, const std::vector<std::uint8_t> &row) {
+                         const std::vector<std::uint32_t> &factors, const std::vector<std::uint8_t> &row) {
     unsigned sum = 0;
     for (std::size_t group = 0; group < lookups.n_groups(); ++group) {
         std::vector<unsigned> values(16, 0);
@@ -173,7 +173,7 @@ unsigned sum_of_averages(const Lookups &lookups, const std::vector<std::uint8_t>
         }
         for (std::size_t n = 8; n; n /= 2)
             for (std::size_t i = 0; i < n; ++i) values[i] = (values[2 * i] + values[2 * i + 1] + 1) / 2;
-        sum += values[0] * factors[group];
+        sum += values[0] * (factors[group] & 0xffff);
     }
     return sum;
 }
@@ -193,8 +193,8 @@ void test_scans(std::size_t n_cases) {
         for (auto &byte : shared) byte = static_cast<std::uint8_t>(below(1 + 400 / n_bytes) & 127);
         // No entry exceeds 255, and no sum 16 bits.
         const unsigned heaviest = wide ? 43 : 4;
-        std::vector<std::uint8_t> factors(32);
-        for (auto &factor : factors) factor = static_cast<std::uint8_t>(1 + below(14));
+        std::vector<std::uint32_t> factors(32);
+        for (auto &factor : factors) factor = static_cast<std::uint32_t>(1 + below(14)) * 0x10001u;
         std::vector<unsigned> weights[queries_per_scan];
         std::vector<std::uint8_t> queries[queries_per_scan];
         std::uint16_t limits[queries_per_scan];
@@ -240,7 +240,13 @@ void test_scans(std::size_t n_cases) {
             };
             (wide ? one.rows16 : one.rows8)(blocks.data(), now, live, tables[0], survivors.data());
             check_rows(1);
-            (wide ? one.rows16_of_four : one.rows8_of_four)(blocks.data(), now, live, tables, survivors.data());
+            if (wide) {
+                std::vector<std::uint8_t> prepared(64 * 64 * lookups.n_steps());
+                one.prepare(blocks.data(), now, n_bytes, prepared.data());
+                one.rows16_of_four(blocks.data(), prepared.data(), blocks.data(), now, tables, survivors.data());
+            } else {
+                one.rows8_of_four(blocks.data(), now, live, tables, survivors.data());
+            }
             check_rows(queries_per_scan);
             check((wide ? one.blocks16 : one.blocks8)(bounds.data(), tables[0]) ==
                       (wide ? scalar_scanner.blocks16 : scalar_scanner.blocks8)(bounds.data(), tables[0]),

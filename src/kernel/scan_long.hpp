@@ -1,0 +1,154 @@
+// Bounds of long codes for four queries: one block at a time, included by scan_loops.hpp.
+#pragma once
+
+#include "scan.hpp"
+
+namespace bitrank {
+namespace {
+
+// Tables of so many groups of steps, for four queries, stay in the first level of the cache while a few blocks are scanned.
+constexpr std::size_t groups_at_once = 6, blocks_at_once = 8;
+
+// Where an index takes bits of three bytes, its line is computed once for all queries.
+template <typename Line>
+void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared) {
+    if constexpr (Line::index_bits == 6) {
+        const std::size_t n_steps = (n_bytes + 2) / 3;
+        for (; now; now &= now - 1) {
+            const auto number = static_cast<std::size_t>(__builtin_ctzll(now));
+            const std::uint8_t *block = blocks + number * n_bytes * lane_count;
+            std::uint8_t *out = prepared + number * n_steps * lane_count;
+            for (std::size_t s = 0; s < n_steps; ++s) {
+                Line lines[3], indices[4];
+                for (std::size_t i = 0; i < 3; ++i)
+                    lines[i] = Line::load(block + (s * 3 + i < n_bytes ? s * 3 + i : n_bytes - 1) * lane_count);
+                Line::expand(lines, indices);
+                Line::store(out + s * lane_count, indices[3]);
+            }
+        }
+    }
+}
+
+template <typename Line, typename Sums>
+struct Quad {
+    static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
+    static constexpr std::size_t n_entries = std::size_t{1} << Line::index_bits;
+
+    const std::uint8_t *block, *prepared, *ahead;
+    const Tables *tables;
+    std::size_t n_bytes;
+
+    // Average the look-ups of a step: work(query, average).
+    template <bool is_last, typename Work>
+    BITRANK_INLINE void average(std::size_t s, Work work) const {
+        Line lines[step_bytes], indices[Lookups::per_step];
+BITRANK_UNROLL(3)
+        for (std::size_t i = 0; i < step_bytes; ++i) {
+            const std::size_t byte = s * step_bytes + i;
+            // Tables past the last byte are zero: any line will do.
+            lines[i] = Line::load(block + (is_last && byte >= n_bytes ? n_bytes - 1 : byte) * lane_count);
+        }
+        __builtin_prefetch(ahead + s * lane_count, 0, 2);
+        if constexpr (Line::index_bits == 6) {
+            for (std::size_t i = 0; i < 3; ++i) indices[i] = lines[i];
+            indices[3] = Line::load(prepared + s * lane_count);
+        } else {
+            Line::expand(lines, indices);
+        }
+BITRANK_UNROLL(4)
+        for (std::size_t q = 0; q < queries_per_scan; ++q) {
+            const std::uint8_t *table = tables[q].rows + s * Lookups::per_step * n_entries;
+            const auto look_up = [&](std::size_t i) {
+                return Line::look_up(Line::table(table + i * n_entries), indices[i]);
+            };
+            work(q, Line::average(Line::average(look_up(0), look_up(1)), Line::average(look_up(2), look_up(3))));
+        }
+    }
+
+    // Add the average of a group of steps, of which the code has the first few.
+    template <std::size_t n_steps, bool is_last>
+    BITRANK_INLINE void add_group(std::size_t group, Sums *sums) const {
+        const std::size_t s = group * steps_per_group;
+        const Line none = Line::same(0);
+        Line first[queries_per_scan], second[queries_per_scan];
+        average<is_last>(s, [&](std::size_t q, const Line &line) { first[q] = line; });
+        for (std::size_t q = 0; q < queries_per_scan; ++q) second[q] = none;
+        if constexpr (n_steps > 1) average<is_last>(s + 1, [&](std::size_t q, const Line &line) { second[q] = line; });
+        for (std::size_t q = 0; q < queries_per_scan; ++q) first[q] = Line::average(first[q], second[q]);
+        for (std::size_t q = 0; q < queries_per_scan; ++q) second[q] = none;
+        if constexpr (n_steps == 3)
+            average<is_last>(s + 2, [&](std::size_t q, const Line &line) { second[q] = Line::average(line, none); });
+        if constexpr (n_steps == 4) {
+            average<is_last>(s + 2, [&](std::size_t q, const Line &line) { second[q] = line; });
+            average<is_last>(s + 3, [&](std::size_t q, const Line &line) { second[q] = Line::average(second[q], line); });
+        }
+        for (std::size_t q = 0; q < queries_per_scan; ++q)
+            sums[q].add(Line::average(first[q], second[q]), tables[q].factors[group]);
+    }
+
+    BITRANK_INLINE void add_groups(std::size_t group, std::size_t stop, Sums *sums) const {
+        for (; group < stop && (group + 1) * steps_per_group * step_bytes <= n_bytes; ++group)
+            add_group<steps_per_group, false>(group, sums);
+        if (group == stop) return;
+        switch ((n_bytes + step_bytes - 1) / step_bytes - group * steps_per_group) {
+            case 1: return add_group<1, true>(group, sums);
+            case 2: return add_group<2, true>(group, sums);
+            case 3: return add_group<3, true>(group, sums);
+            default: return add_group<4, true>(group, sums);
+        }
+    }
+};
+
+template <typename Line, typename Sums>
+std::uint64_t rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
+                             std::uint64_t now, const Tables *tables, std::uint64_t *survivors) {
+    Quad<Line, Sums> quad{nullptr, nullptr, nullptr, tables, tables->n_bytes};
+    const std::size_t stride = quad.n_bytes * lane_count;
+    const std::size_t n_steps = (quad.n_bytes + quad.step_bytes - 1) / quad.step_bytes;
+    const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
+    std::uint64_t with_survivors = 0;
+    const auto place = [&](std::size_t number, std::size_t i) {
+        quad.block = blocks + number * stride;
+        quad.prepared = prepared + number * n_steps * lane_count;
+        quad.ahead = ahead + i * stride;
+    };
+    const auto take = [&](std::size_t number, const Sums *sums) {
+        for (std::size_t q = 0; q < queries_per_scan; ++q) {
+            const std::uint64_t lanes = sums[q].within(tables[q].limit);
+            survivors[q * lane_count + number] = lanes;
+            with_survivors |= std::uint64_t{lanes != 0} << number;
+        }
+    };
+    if (n_groups <= groups_at_once) {
+        for (std::size_t i = 0; now; now &= now - 1, ++i) {
+            const auto number = static_cast<std::size_t>(__builtin_ctzll(now));
+            Sums sums[queries_per_scan] = {Sums::zero(), Sums::zero(), Sums::zero(), Sums::zero()};
+            place(number, i);
+            quad.add_groups(0, n_groups, sums);
+            take(number, sums);
+        }
+        return with_survivors;
+    }
+    while (now) {
+        Sums saved[blocks_at_once][queries_per_scan];
+        std::size_t numbers[blocks_at_once], n = 0;
+        for (; n < blocks_at_once && now; now &= now - 1) numbers[n++] = static_cast<std::size_t>(__builtin_ctzll(now));
+        for (std::size_t group = 0; group < n_groups; group += groups_at_once) {
+            const std::size_t stop = group + groups_at_once < n_groups ? group + groups_at_once : n_groups;
+            for (std::size_t i = 0; i < n; ++i) {
+                Sums sums[queries_per_scan];
+                for (std::size_t q = 0; q < queries_per_scan; ++q) sums[q] = group ? saved[i][q] : Sums::zero();
+                place(numbers[i], i);
+                quad.add_groups(group, stop, sums);
+                if (stop == n_groups) take(numbers[i], sums);
+                else
+                    for (std::size_t q = 0; q < queries_per_scan; ++q) saved[i][q] = sums[q];
+            }
+        }
+        ahead += n * stride;
+    }
+    return with_survivors;
+}
+
+}  // namespace
+}  // namespace bitrank
