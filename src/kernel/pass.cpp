@@ -43,6 +43,26 @@ bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std::uint8_
 
 }  // namespace
 
+// A scan of long codes in progress, for some passes.
+struct Pass::Scan {
+    Pass *passes;
+    std::size_t n_passes;
+    const Super &super;
+    const std::uint64_t *own;  // per pass, the blocks that it wants
+    Tables tables[queries_per_scan];
+
+    static void take(void *self, std::size_t b, const std::uint64_t *rows) {
+        Scan &scan = *static_cast<Scan *>(self);
+        for (std::size_t p = 0; p < scan.n_passes; ++p) {
+            if (!rows[p] || !(scan.own[p] >> b & 1)) continue;
+            Pass &pass = scan.passes[p];
+            const float before = pass.reach_;
+            pass.take_rows(scan.super, b, rows[p]);
+            if (pass.reach_ < before) scan.tables[p].limit = pass.query_.row_limit(pass.reach_);
+        }
+    }
+};
+
 std::vector<Super> supers_of(const Search &task) {
     std::vector<Super> out;
     std::int64_t row = 0;
@@ -220,18 +240,22 @@ void Pass::scan_together(Pass *passes, std::size_t n_passes, const Super &super,
             if (own[p]) passes[p].scan(super, own[p], own[p]);
         return;
     }
-    Tables tables[queries_per_scan];
-    std::uint64_t survivors[queries_per_scan * lane_count];
-    for (std::size_t p = 0; p < n_passes; ++p) tables[p] = passes[p].query_.tables(passes[p].reach_);
+    Scan scan{passes, n_passes, super, own, {}};
+    for (std::size_t p = 0; p < n_passes; ++p) {
+        scan.tables[p] = passes[p].query_.tables(passes[p].reach_);
+        passes[p].n_scanned_ += static_cast<std::size_t>(std::popcount(own[p]));
+    }
     const Scanner &scanner = *passes->scanner_;
     const std::uint8_t *blocks = super.blocks(passes->n_bytes_);
-    const std::uint64_t with_survivors =
-        passes->query_.short_code() ? scanner.rows8_of_four(blocks, any, any, tables, survivors)
-                                    : scanner.rows16_of_four(blocks, prepared, ahead, any, tables, survivors);
-    for (std::size_t p = 0; p < n_passes; ++p) {
-        passes[p].n_scanned_ += static_cast<std::size_t>(std::popcount(own[p]));
-        passes[p].take_survivors(super, own[p] & with_survivors, survivors + p * lane_count);
-    }
+    if (!passes->query_.short_code())
+        return scanner.rows16_of_four(blocks, prepared, ahead, any, scan.tables, {Scan::take, &scan});
+    std::uint64_t survivors[queries_per_scan * lane_count];
+    const std::uint64_t with_survivors = scanner.rows8_of_four(blocks, any, any, scan.tables, survivors);
+    for (std::size_t p = 0; p < n_passes; ++p)
+        for (std::uint64_t left = own[p] & with_survivors; left; left &= left - 1) {
+            const auto b = static_cast<std::size_t>(std::countr_zero(left));
+            passes[p].take_rows(super, b, survivors[p * lane_count + b]);
+        }
 }
 
 std::uint64_t Pass::blocks_within_reach(const Super &super) {
@@ -267,41 +291,39 @@ std::size_t Pass::blocks_at_once() const {
 }
 
 void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
-    std::uint64_t survivors[lane_count];
+    Scan scan{this, 1, super, &now, {query_.tables(reach_)}};
     n_scanned_ += static_cast<std::size_t>(std::popcount(now));
-    const auto rows = query_.short_code() ? scanner_->rows8 : scanner_->rows16;
-    take_survivors(super, rows(super.blocks(n_bytes_), now, live, query_.tables(reach_), survivors), survivors);
+    const std::uint8_t *blocks = super.blocks(n_bytes_);
+    if (!query_.short_code()) return scanner_->rows16(blocks, now, live, *scan.tables, {Scan::take, &scan});
+    std::uint64_t survivors[lane_count];
+    for (std::uint64_t left = scanner_->rows8(blocks, now, live, *scan.tables, survivors); left; left &= left - 1) {
+        const auto b = static_cast<std::size_t>(std::countr_zero(left));
+        take_rows(super, b, survivors[b]);
+    }
 }
 
-void Pass::take_survivors(const Super &super, std::uint64_t blocks, std::uint64_t *survivors) {
+// Queue rows of a block for their exact distances, or compute those at once where many are neighbours.
+void Pass::take_rows(const Super &super, std::size_t b, std::uint64_t rows) {
     const Segment &segment = *super.segment;
-    const std::size_t first = super.first_block();
-    for (std::uint64_t left = blocks; left; left &= left - 1) {
-        const std::size_t b = static_cast<std::size_t>(std::countr_zero(left));
-        if (segment.wanted) survivors[b] &= segment.wanted[first + b];
-        if ((first + b + 1) * lane_count > segment.n_rows)
-            survivors[b] &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
-        // Ids are in another array: prefetch them. They are read once distances are known.
-        const std::int64_t *ids = segment.ids + (first + b) * lane_count;
-        for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) __builtin_prefetch(ids + std::countr_zero(rows));
+    const std::size_t first = (super.first_block() + b) * lane_count;
+    if (segment.wanted) rows &= segment.wanted[first / lane_count];
+    if (first + lane_count > segment.n_rows) rows &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
+    const std::uint8_t *block = super.blocks(n_bytes_) + b * n_bytes_ * lane_count;
+    const std::int64_t *ids = segment.ids + first;
+    const std::int64_t number = super.segment_row + static_cast<std::int64_t>(first);
+    for (std::size_t lane = 0; has_at_least(rows, dense_rows) && lane < lane_count; lane += rows_together) {
+        const std::uint64_t together = rows & (((std::uint64_t{1} << rows_together) - 1) << lane);
+        if (!has_at_least(together, dense_rows)) continue;
+        rows &= ~together;
+        score_lanes(block + lane, ids + lane, number + static_cast<std::int64_t>(lane), together >> lane);
     }
-    for (; blocks; blocks &= blocks - 1) {
-        const std::size_t b = static_cast<std::size_t>(std::countr_zero(blocks));
-        const std::uint8_t *block = super.blocks(n_bytes_) + b * n_bytes_ * lane_count;
-        const std::int64_t *ids = segment.ids + (first + b) * lane_count;
-        const std::int64_t number = super.segment_row + static_cast<std::int64_t>((first + b) * lane_count);
-        std::uint64_t rows = survivors[b];
-        for (std::size_t lane = 0; has_at_least(rows, dense_rows) && lane < lane_count; lane += rows_together) {
-            const std::uint64_t together = rows & (((std::uint64_t{1} << rows_together) - 1) << lane);
-            if (!has_at_least(together, dense_rows)) continue;
-            rows &= ~together;
-            score_lanes(block + lane, ids + lane, number + static_cast<std::int64_t>(lane), together >> lane);
-        }
-        for (; rows; rows &= rows - 1) {
-            const int lane = std::countr_zero(rows);
-            rows_[n_rows_++] = {block + lane, ids + lane, number + lane};
-            if (n_rows_ == rows_together) score_rows();
-        }
+    for (; rows; rows &= rows - 1) {
+        const int lane = std::countr_zero(rows);
+        // Ids are in another array, and are read once distances are known.
+        __builtin_prefetch(ids + lane);
+        query_.set_row(n_rows_, block + lane);
+        rows_[n_rows_++] = {ids + lane, number + lane};
+        if (n_rows_ == rows_together) score_rows();
     }
     if (top_.limit() == infinity) score_rows();
 }
@@ -309,7 +331,6 @@ void Pass::take_survivors(const Super &super, std::uint64_t blocks, std::uint64_
 void Pass::score_rows() {
     if (!n_rows_) return;
     float distances[rows_together];
-    for (std::size_t i = 0; i < n_rows_; ++i) query_.set_row(i, rows_[i].bytes);
     query_.distances(distances);
     bool entered = false;
     for (std::size_t i = 0; i < n_rows_; ++i)
@@ -320,8 +341,7 @@ void Pass::score_rows() {
 
 void Pass::score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::int64_t number, std::uint64_t rows) {
     float distances[rows_together];
-    query_.set_lanes(lanes);
-    query_.distances(distances);
+    query_.distances_of_lanes(lanes, distances);
     bool entered = false;
     for (; rows; rows &= rows - 1) {
         const int i = std::countr_zero(rows);

@@ -48,10 +48,10 @@ public:
 
 private:
     struct Row {
-        const std::uint8_t *bytes;
         const std::int64_t *id;
         std::int64_t number;
     };
+    struct Scan;
 
     // The blocks to be scanned; `begin_visit` starts with those of super-block i, or none.
     std::uint64_t begin_visit(const std::vector<Super> &supers, std::size_t i);
@@ -64,7 +64,7 @@ private:
                               const std::uint8_t *prepared, const std::uint8_t *ahead);
     void visit(const Super &super, std::uint64_t live);
     void scan(const Super &super, std::uint64_t now, std::uint64_t live);
-    void take_survivors(const Super &super, std::uint64_t blocks, std::uint64_t *survivors);
+    void take_rows(const Super &super, std::size_t b, std::uint64_t rows);
     void score_rows();
     void score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::int64_t number, std::uint64_t rows);
     template <typename Farther>

@@ -37,7 +37,8 @@ Query::Query(const std::uint8_t *code, const Weighting &weighting, const Scanner
       code_(n_bytes_, 0),
       indices_(weighting.lookups.n_tables(), 0),
       rows_(weighting.row_weights.size()),
-      differences_(n_bytes_ * rows_together, 0) {
+      differences_(n_bytes_ * rows_together, 0),
+      lane_differences_(n_bytes_ * rows_together) {
     for (std::size_t byte = 0; byte < n_bytes_; ++byte)
         for (unsigned left = code[byte]; left; left &= left - 1) {
             const std::size_t position =
@@ -83,21 +84,25 @@ Tables Query::tables(float reach) {
         }
         quantised_reach_ = reach;
     }
-    const Quantised &quantised = nominal_ ? weighting_->nominal : quantised_;
-    const auto limit = [&](float scale, float rounding) {
-        return static_cast<std::uint16_t>(std::min(std::floor(reach * scale + rounding), short_code() ? 254.0f : 65535.0f));
-    };
     const std::vector<float> &prefix = weighting_->prefix;
     // Random codes differ in half of the weight.
     const auto test_from = std::lower_bound(prefix.begin(), prefix.end(), 2 * reach) - prefix.begin();
     return {n_bytes_,
             rows_.data(),
-            quantised.blocks.data(),
+            quantised().blocks.data(),
             code_.data(),
-            limit(quantised.row_scale, quantised.rounding),
-            limit(quantised.block_scale, 0),
-            quantised.factors.data(),
+            row_limit(reach),
+            limit_of(reach * quantised().block_scale),
+            quantised().factors.data(),
             static_cast<std::size_t>(test_from)};
+}
+
+std::uint16_t Query::limit_of(float sum) const {
+    return static_cast<std::uint16_t>(std::min(std::floor(sum), short_code() ? 254.0f : 65535.0f));
+}
+
+std::uint16_t Query::row_limit(float reach) const {
+    return limit_of(reach * quantised().row_scale + quantised().rounding);
 }
 
 void Query::fold(const Quantised &quantised) {
@@ -111,12 +116,14 @@ void Query::set_row(std::size_t i, const std::uint8_t *row, std::size_t stride) 
         differences_[byte * rows_together + i] = row[byte * stride] ^ static_cast<std::uint32_t>(code_[byte]);
 }
 
-void Query::set_lanes(const std::uint8_t *lanes) {
-    scanner_->differences(lanes, code_.data(), n_bytes_, differences_.data());
-}
-
 void Query::distances(float *out) const {
     scanner_->distances(differences_.data(), weighting_->places.data(), weighting_->weights.data(),
+                        weighting_->order.n_bits, out);
+}
+
+void Query::distances_of_lanes(const std::uint8_t *lanes, float *out) {
+    scanner_->differences(lanes, code_.data(), n_bytes_, lane_differences_.data());
+    scanner_->distances(lane_differences_.data(), weighting_->places.data(), weighting_->weights.data(),
                         weighting_->order.n_bits, out);
 }
 

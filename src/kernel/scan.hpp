@@ -59,6 +59,13 @@ struct BitPlace {
     std::uint32_t start, mask;
 };
 
+// Who takes the rows of a block within the limit, while the block is in the cache: one word per query. It may lower the
+// limits of the tables.
+struct Taker {
+    void (*take)(void *self, std::size_t block, const std::uint64_t *rows);
+    void *self;
+};
+
 struct Scanner {
     unsigned index_bits;
     // For every block b in the bit set `now`, at blocks + b * n_bytes * 64, set survivors[b] to the rows whose sum is
@@ -66,16 +73,16 @@ struct Scanner {
     // survivors.
     std::uint64_t (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
                            std::uint64_t *survivors);
-    std::uint64_t (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-                            std::uint64_t *survivors);
     // The same for four queries: survivors has 64 words per query. Returns the blocks with survivors of any of them.
     std::uint64_t (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
                                    const Tables *tables, std::uint64_t *survivors);
+    // For long codes.
+    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables, Taker taker);
     // For the blocks of `now`, fill `prepared` with what all queries look up alike: 64 x n_steps x 64 bytes per super-block.
     void (*prepare)(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared);
     // `ahead` is what comes next from memory: a line is prefetched per step.
-    std::uint64_t (*rows16_of_four)(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
-                                    std::uint64_t now, const Tables *tables, std::uint64_t *survivors);
+    void (*rows16_of_four)(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
+                           std::uint64_t now, const Tables *tables, Taker taker);
     // Blocks of a super-block within the limit, judged by the bits that all rows of a block share.
     std::uint64_t (*blocks8)(const std::uint8_t *bounds, const Tables &tables);
     std::uint64_t (*blocks16)(const std::uint8_t *bounds, const Tables &tables);

@@ -100,24 +100,21 @@ BITRANK_UNROLL(4)
 };
 
 template <typename Line, typename Sums>
-std::uint64_t rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
-                             std::uint64_t now, const Tables *tables, std::uint64_t *survivors) {
+void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
+                    std::uint64_t now, const Tables *tables, Taker taker) {
     Quad<Line, Sums> quad{nullptr, nullptr, nullptr, tables, tables->n_bytes};
     const std::size_t stride = quad.n_bytes * lane_count;
     const std::size_t n_steps = (quad.n_bytes + quad.step_bytes - 1) / quad.step_bytes;
     const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
-    std::uint64_t with_survivors = 0;
     const auto place = [&](std::size_t number, std::size_t i) {
         quad.block = blocks + number * stride;
         quad.prepared = prepared + number * n_steps * lane_count;
         quad.ahead = ahead + i * stride;
     };
     const auto take = [&](std::size_t number, const Sums *sums) {
-        for (std::size_t q = 0; q < queries_per_scan; ++q) {
-            const std::uint64_t lanes = sums[q].within(tables[q].limit);
-            survivors[q * lane_count + number] = lanes;
-            with_survivors |= std::uint64_t{lanes != 0} << number;
-        }
+        std::uint64_t rows[queries_per_scan], any = 0;
+        for (std::size_t q = 0; q < queries_per_scan; ++q) any |= rows[q] = sums[q].within(tables[q].limit);
+        if (any) taker.take(taker.self, number, rows);
     };
     if (n_groups <= groups_at_once) {
         for (std::size_t i = 0; now; now &= now - 1, ++i) {
@@ -127,7 +124,7 @@ std::uint64_t rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *pre
             quad.add_groups(0, n_groups, sums);
             take(number, sums);
         }
-        return with_survivors;
+        return;
     }
     while (now) {
         Sums saved[blocks_at_once][queries_per_scan];
@@ -147,7 +144,6 @@ std::uint64_t rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *pre
         }
         ahead += n * stride;
     }
-    return with_survivors;
 }
 
 }  // namespace

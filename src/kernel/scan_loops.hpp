@@ -163,12 +163,11 @@ BITRANK_UNROLL(8)
     }
 };
 
-// Scan the blocks of `now`, some at a time; the last ones of `live` are followed by the next super-block.
-template <typename Tile, std::size_t n_blocks, typename Scan>
-BITRANK_INLINE std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
-                                                              std::uint64_t &now, std::uint64_t live,
-                                                              std::uint64_t *survivors, Scan scan) {
-    std::uint64_t with_survivors = 0;
+// Scan the blocks of `now`, some at a time; the last ones of `live` are followed by the next super-block. Calls
+// out(block, query, lanes within the limit).
+template <typename Tile, std::size_t n_blocks, typename Scan, typename Out>
+BITRANK_INLINE void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, Scan scan,
+                              Out out) {
     const std::size_t stride = tile.n_bytes * lane_count;
     std::uint64_t later = now ? live & ~std::uint64_t{0} << __builtin_ctzll(now) : 0;
     std::size_t past_end = lane_count;
@@ -186,24 +185,25 @@ BITRANK_INLINE std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
             now &= now - 1;
         }
         for (auto &next : tile.next) next = blocks + take_later() * stride;
-        scan(tile, [&](std::size_t b, std::size_t q, std::uint64_t lanes) {
-            survivors[q * lane_count + numbers[b]] = lanes;
-            with_survivors |= std::uint64_t{lanes != 0} << numbers[b];
-        });
+        scan(tile, [&](std::size_t b, std::size_t q, std::uint64_t lanes) { out(numbers[b], q, lanes); });
     }
-    return with_survivors;
 }
 
 template <typename Line, std::size_t n_queries, std::size_t fixed_bytes>
 std::uint64_t rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
                      std::uint64_t *survivors) {
     constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
+    std::uint64_t with_survivors = 0;
     const auto scan = [](auto &tile, auto out) { tile.scan8(out); };
+    const auto out = [&](std::size_t number, std::size_t q, std::uint64_t lanes) {
+        survivors[q * lane_count + number] = lanes;
+        with_survivors |= std::uint64_t{lanes != 0} << number;
+    };
     Tile<Line, n_blocks, n_queries, fixed_bytes> tile(tables);
-    const std::uint64_t out = for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
-    if (!now) return out;
+    for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, scan, out);
     Tile<Line, 1, n_queries, fixed_bytes> single(tables);
-    return out | for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
+    for_tiles<decltype(single), 1>(single, blocks, now, live, scan, out);
+    return with_survivors;
 }
 
 template <typename Line, std::size_t n_queries>
@@ -223,14 +223,15 @@ std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t
 }
 
 template <typename Line, typename Sums>
-std::uint64_t rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-            std::uint64_t *survivors) {
+void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables, Taker taker) {
     const auto scan = [](auto &tile, auto out) { tile.template scan16<Sums>(out); };
+    const auto out = [&](std::size_t number, std::size_t, std::uint64_t lanes) {
+        if (lanes) taker.take(taker.self, number, &lanes);
+    };
     Tile<Line, Line::blocks_of_one, 1, 0> tile(&tables);
-    const std::uint64_t out = for_tiles<decltype(tile), Line::blocks_of_one>(tile, blocks, now, live, survivors, scan);
-    if (!now) return out;
+    for_tiles<decltype(tile), Line::blocks_of_one>(tile, blocks, now, live, scan, out);
     Tile<Line, 1, 1, 0> single(&tables);
-    return out | for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
+    for_tiles<decltype(single), 1>(single, blocks, now, live, scan, out);
 }
 
 // Bounds of a super-block hold two lines per byte: the value of the first row of each block, and ones in the bits that
@@ -310,8 +311,8 @@ template <typename Line, typename Sums, typename Floats>
 constexpr Scanner scanner_of() {
     return {Line::index_bits,
             rows8<Line>,
-            rows16<Line, Sums>,
             rows8_of<Line, 4>,
+            rows16<Line, Sums>,
             prepare<Line>,
             rows16_of_four<Line, Sums>,
             blocks8<Line>,

@@ -238,12 +238,24 @@ void test_scans(std::size_t n_cases) {
                     }
                 }
             };
-            (wide ? one.rows16 : one.rows8)(blocks.data(), now, live, tables[0], survivors.data());
+            struct Survivors {
+                std::uint64_t *words;
+                std::size_t n_queries;
+                static void take(void *self, std::size_t b, const std::uint64_t *rows) {
+                    const auto &out = *static_cast<Survivors *>(self);
+                    for (std::size_t q = 0; q < out.n_queries; ++q) out.words[q * 64 + b] = rows[q];
+                }
+            } taken{survivors.data(), 1};
+            std::fill(survivors.begin(), survivors.end(), 0);
+            if (wide) one.rows16(blocks.data(), now, live, tables[0], {Survivors::take, &taken});
+            else one.rows8(blocks.data(), now, live, tables[0], survivors.data());
             check_rows(1);
+            std::fill(survivors.begin(), survivors.end(), 0);
+            taken.n_queries = queries_per_scan;
             if (wide) {
                 std::vector<std::uint8_t> prepared(64 * 64 * lookups.n_steps());
                 one.prepare(blocks.data(), now, n_bytes, prepared.data());
-                one.rows16_of_four(blocks.data(), prepared.data(), blocks.data(), now, tables, survivors.data());
+                one.rows16_of_four(blocks.data(), prepared.data(), blocks.data(), now, tables, {Survivors::take, &taken});
             } else {
                 one.rows8_of_four(blocks.data(), now, live, tables, survivors.data());
             }
