@@ -9,6 +9,9 @@ namespace {
 // Tables of so many groups of steps, for four queries, stay in the first level of the cache while a few blocks are scanned.
 constexpr std::size_t groups_at_once = 6, blocks_at_once = 8;
 
+// A line is prefetched into the second level of the cache when so many bytes before it are scanned.
+constexpr std::size_t bytes_ahead = 1024;
+
 // Where an index takes bits of three bytes, its line is computed once for all queries.
 template <typename Line>
 void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared) {
@@ -29,14 +32,19 @@ void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes,
     }
 }
 
-template <typename Line, typename Sums>
-struct Quad {
+// A block scanned for one query or four, group by group.
+template <typename Line, typename Sums, std::size_t n_queries>
+struct BlockScan {
     static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
     static constexpr std::size_t n_entries = std::size_t{1} << Line::index_bits;
 
-    const std::uint8_t *block, *prepared, *ahead;
     const Tables *tables;
     std::size_t n_bytes;
+    const std::uint8_t *block, *prepared;  // prepared: for four queries
+    // What is prefetched into the second level of the cache: for four queries a line per step; for one every line, those
+    // of the same block first.
+    const std::uint8_t *ahead;
+    std::size_t turn;
 
     // Average the look-ups of a step: work(query, average).
     template <bool is_last, typename Work>
@@ -48,15 +56,20 @@ BITRANK_UNROLL(3)
             // Tables past the last byte are zero: any line will do.
             lines[i] = Line::load(block + (is_last && byte >= n_bytes ? n_bytes - 1 : byte) * lane_count);
         }
-        __builtin_prefetch(ahead + s * lane_count, 0, 2);
-        if constexpr (Line::index_bits == 6) {
+        if constexpr (n_queries > 1) {
+            __builtin_prefetch(ahead + s * lane_count, 0, 2);
+        } else {
+            const std::uint8_t *from = (s < turn ? block : ahead) + s * step_bytes * lane_count + bytes_ahead;
+            for (std::size_t i = 0; i < step_bytes; ++i) __builtin_prefetch(from + i * lane_count, 0, 2);
+        }
+        if constexpr (Line::index_bits == 6 && n_queries > 1) {
             for (std::size_t i = 0; i < 3; ++i) indices[i] = lines[i];
             indices[3] = Line::load(prepared + s * lane_count);
         } else {
             Line::expand(lines, indices);
         }
 BITRANK_UNROLL(4)
-        for (std::size_t q = 0; q < queries_per_scan; ++q) {
+        for (std::size_t q = 0; q < n_queries; ++q) {
             const std::uint8_t *table = tables[q].rows + s * Lookups::per_step * n_entries;
             const auto look_up = [&](std::size_t i) {
                 return Line::look_up(Line::table(table + i * n_entries), indices[i]);
@@ -70,19 +83,19 @@ BITRANK_UNROLL(4)
     BITRANK_INLINE void add_group(std::size_t group, Sums *sums) const {
         const std::size_t s = group * steps_per_group;
         const Line none = Line::same(0);
-        Line first[queries_per_scan], second[queries_per_scan];
+        Line first[n_queries], second[n_queries];
         average<is_last>(s, [&](std::size_t q, const Line &line) { first[q] = line; });
-        for (std::size_t q = 0; q < queries_per_scan; ++q) second[q] = none;
+        for (std::size_t q = 0; q < n_queries; ++q) second[q] = none;
         if constexpr (n_steps > 1) average<is_last>(s + 1, [&](std::size_t q, const Line &line) { second[q] = line; });
-        for (std::size_t q = 0; q < queries_per_scan; ++q) first[q] = Line::average(first[q], second[q]);
-        for (std::size_t q = 0; q < queries_per_scan; ++q) second[q] = none;
+        for (std::size_t q = 0; q < n_queries; ++q) first[q] = Line::average(first[q], second[q]);
+        for (std::size_t q = 0; q < n_queries; ++q) second[q] = none;
         if constexpr (n_steps == 3)
             average<is_last>(s + 2, [&](std::size_t q, const Line &line) { second[q] = Line::average(line, none); });
         if constexpr (n_steps == 4) {
             average<is_last>(s + 2, [&](std::size_t q, const Line &line) { second[q] = line; });
             average<is_last>(s + 3, [&](std::size_t q, const Line &line) { second[q] = Line::average(second[q], line); });
         }
-        for (std::size_t q = 0; q < queries_per_scan; ++q)
+        for (std::size_t q = 0; q < n_queries; ++q)
             sums[q].add(Line::average(first[q], second[q]), tables[q].factors[group]);
     }
 
@@ -102,7 +115,8 @@ BITRANK_UNROLL(4)
 template <typename Line, typename Sums>
 void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
                     std::uint64_t now, const Tables *tables, Taker taker) {
-    Quad<Line, Sums> quad{nullptr, nullptr, nullptr, tables, tables->n_bytes};
+    constexpr std::size_t n_queries = queries_per_scan;
+    BlockScan<Line, Sums, n_queries> quad{tables, tables->n_bytes, nullptr, nullptr, nullptr, 0};
     const std::size_t stride = quad.n_bytes * lane_count;
     const std::size_t n_steps = (quad.n_bytes + quad.step_bytes - 1) / quad.step_bytes;
     const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
@@ -112,14 +126,14 @@ void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, co
         quad.ahead = ahead + i * stride;
     };
     const auto take = [&](std::size_t number, const Sums *sums) {
-        std::uint64_t rows[queries_per_scan], any = 0;
-        for (std::size_t q = 0; q < queries_per_scan; ++q) any |= rows[q] = sums[q].within(tables[q].limit);
+        std::uint64_t rows[n_queries], any = 0;
+        for (std::size_t q = 0; q < n_queries; ++q) any |= rows[q] = sums[q].within(tables[q].limit);
         if (any) taker.take(taker.self, number, rows);
     };
     if (n_groups <= groups_at_once) {
         for (std::size_t i = 0; now; now &= now - 1, ++i) {
             const auto number = static_cast<std::size_t>(__builtin_ctzll(now));
-            Sums sums[queries_per_scan] = {Sums::zero(), Sums::zero(), Sums::zero(), Sums::zero()};
+            Sums sums[n_queries] = {Sums::zero(), Sums::zero(), Sums::zero(), Sums::zero()};
             place(number, i);
             quad.add_groups(0, n_groups, sums);
             take(number, sums);
@@ -127,22 +141,51 @@ void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, co
         return;
     }
     while (now) {
-        Sums saved[blocks_at_once][queries_per_scan];
+        Sums saved[blocks_at_once][n_queries];
         std::size_t numbers[blocks_at_once], n = 0;
         for (; n < blocks_at_once && now; now &= now - 1) numbers[n++] = static_cast<std::size_t>(__builtin_ctzll(now));
         for (std::size_t group = 0; group < n_groups; group += groups_at_once) {
             const std::size_t stop = group + groups_at_once < n_groups ? group + groups_at_once : n_groups;
             for (std::size_t i = 0; i < n; ++i) {
-                Sums sums[queries_per_scan];
-                for (std::size_t q = 0; q < queries_per_scan; ++q) sums[q] = group ? saved[i][q] : Sums::zero();
+                Sums sums[n_queries];
+                for (std::size_t q = 0; q < n_queries; ++q) sums[q] = group ? saved[i][q] : Sums::zero();
                 place(numbers[i], i);
                 quad.add_groups(group, stop, sums);
                 if (stop == n_groups) take(numbers[i], sums);
                 else
-                    for (std::size_t q = 0; q < queries_per_scan; ++q) saved[i][q] = sums[q];
+                    for (std::size_t q = 0; q < n_queries; ++q) saved[i][q] = sums[q];
             }
         }
         ahead += n * stride;
+    }
+}
+
+// The blocks of `now`, in the order of memory; the last of `live` is followed by the next super-block.
+template <typename Line, typename Sums>
+void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables, Taker taker) {
+    BlockScan<Line, Sums, 1> scan{&tables, tables.n_bytes, nullptr, nullptr, nullptr, 0};
+    const std::size_t stride = scan.n_bytes * lane_count;
+    const std::size_t n_steps = (scan.n_bytes + scan.step_bytes - 1) / scan.step_bytes;
+    const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
+    // A block whose rows are all beyond reach after half of the code is left; later that costs more than it saves, since
+    // memory is read fastest without gaps.
+    const std::size_t first_test = (tables.test_from + steps_per_group - 1) / steps_per_group;
+    const std::size_t n_first = 2 * first_test <= n_groups ? first_test : n_groups;
+    scan.turn = stride > bytes_ahead ? (stride - bytes_ahead) / (scan.step_bytes * lane_count) : 0;
+    for (; now; now &= now - 1) {
+        const auto number = static_cast<std::size_t>(__builtin_ctzll(now));
+        const std::uint64_t later = live & ~std::uint64_t{1} << number;
+        const std::size_t next = later ? static_cast<std::size_t>(__builtin_ctzll(later)) : lane_count;
+        scan.block = blocks + number * stride;
+        scan.ahead = blocks + next * stride - stride;
+        Sums sums = Sums::zero();
+        scan.add_groups(0, n_first, &sums);
+        std::uint64_t rows = sums.within(tables.limit);
+        if (n_first < n_groups && rows) {
+            scan.add_groups(n_first, n_groups, &sums);
+            rows = sums.within(tables.limit);
+        }
+        if (rows) taker.take(taker.self, number, &rows);
     }
 }
 

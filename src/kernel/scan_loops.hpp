@@ -27,7 +27,7 @@ namespace bitrank {
 namespace {
 
 // What is prefetched is scanned after at least so many other bytes.
-constexpr std::size_t bytes_ahead = 8192;
+constexpr std::size_t tile_bytes_ahead = 8192;
 
 // The indices of half bytes.
 template <typename Line>
@@ -98,69 +98,6 @@ BITRANK_UNROLL(8)
         for (std::size_t q = 0; q < n_queries; ++q)
             for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, Line::below_top(sums[q][b]));
     }
-
-    // Average the look-ups of a step: work(block, query, average).
-    template <typename Work>
-    BITRANK_INLINE void average(std::size_t s, Work work) const {
-        step(s, [&](std::size_t b, std::size_t q, const Line &x, const Line &y, const Line &z, const Line &w) {
-            work(b, q, Line::average(Line::average(x, y), Line::average(z, w)));
-        });
-    }
-
-    template <typename Sums, typename Out>
-    BITRANK_INLINE void scan16(Out out) {
-        Sums sums[n_queries][n_blocks];
-        std::size_t test_from = 0;
-        for (std::size_t q = 0; q < n_queries; ++q) {
-            for (std::size_t b = 0; b < n_blocks; ++b) sums[q][b] = Sums::zero();
-            test_from = test_from > tables[q].test_from ? test_from : tables[q].test_from;
-        }
-        const std::size_t n = n_steps();
-        const Line none = Line::same(0);
-        for (std::size_t s = 0; s < n; s += steps_per_group) {
-            Line first[n_queries][n_blocks], second[n_queries][n_blocks];
-            const auto add = [&](std::size_t b, std::size_t q, const Line &line) {
-                sums[q][b].add(line, tables[q].factors[s / steps_per_group]);
-            };
-            average(s, [&](std::size_t b, std::size_t q, const Line &line) { first[q][b] = line; });
-            if (s + steps_per_group <= n) {
-                average(s + 1, [&](std::size_t b, std::size_t q, const Line &line) {
-                    first[q][b] = Line::average(first[q][b], line);
-                });
-                average(s + 2, [&](std::size_t b, std::size_t q, const Line &line) { second[q][b] = line; });
-                average(s + 3, [&](std::size_t b, std::size_t q, const Line &line) {
-                    add(b, q, Line::average(first[q][b], Line::average(second[q][b], line)));
-                });
-            } else {
-                for (std::size_t q = 0; q < n_queries; ++q)
-                    for (std::size_t b = 0; b < n_blocks; ++b) second[q][b] = none;
-                if (s + 1 < n) average(s + 1, [&](std::size_t b, std::size_t q, const Line &line) { second[q][b] = line; });
-                for (std::size_t q = 0; q < n_queries; ++q)
-                    for (std::size_t b = 0; b < n_blocks; ++b) {
-                        first[q][b] = Line::average(first[q][b], second[q][b]);
-                        second[q][b] = none;
-                    }
-                if (s + 2 < n)
-                    average(s + 2, [&](std::size_t b, std::size_t q, const Line &line) {
-                        second[q][b] = Line::average(line, none);
-                    });
-                for (std::size_t q = 0; q < n_queries; ++q)
-                    for (std::size_t b = 0; b < n_blocks; ++b) add(b, q, Line::average(first[q][b], second[q][b]));
-            }
-            if (s + steps_per_group < n && s + steps_per_group >= test_from) {
-                std::uint64_t any = 0;
-                for (std::size_t q = 0; q < n_queries; ++q)
-                    for (std::size_t b = 0; b < n_blocks; ++b) any |= sums[q][b].within(tables[q].limit);
-                if (!any) {
-                    for (std::size_t q = 0; q < n_queries; ++q)
-                        for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, 0);
-                    return;
-                }
-            }
-        }
-        for (std::size_t q = 0; q < n_queries; ++q)
-            for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, sums[q][b].within(tables[q].limit));
-    }
 };
 
 // Scan the blocks of `now`, some at a time; the last ones of `live` are followed by the next super-block. Calls
@@ -176,7 +113,7 @@ BITRANK_INLINE void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint6
         later &= later - 1;
         return number;
     };
-    for (std::size_t skipped = 0; skipped < bytes_ahead || skipped < n_blocks * stride; skipped += stride) take_later();
+    for (std::size_t skipped = 0; skipped < tile_bytes_ahead || skipped < n_blocks * stride; skipped += stride) take_later();
     while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
         std::size_t numbers[n_blocks];
         for (std::size_t &number : numbers) {
@@ -220,18 +157,6 @@ template <typename Line>
 std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
            std::uint64_t *survivors) {
     return rows8_of<Line, 1>(blocks, now, live, &tables, survivors);
-}
-
-template <typename Line, typename Sums>
-void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables, Taker taker) {
-    const auto scan = [](auto &tile, auto out) { tile.template scan16<Sums>(out); };
-    const auto out = [&](std::size_t number, std::size_t, std::uint64_t lanes) {
-        if (lanes) taker.take(taker.self, number, &lanes);
-    };
-    Tile<Line, Line::blocks_of_one, 1, 0> tile(&tables);
-    for_tiles<decltype(tile), Line::blocks_of_one>(tile, blocks, now, live, scan, out);
-    Tile<Line, 1, 1, 0> single(&tables);
-    for_tiles<decltype(single), 1>(single, blocks, now, live, scan, out);
 }
 
 // Bounds of a super-block hold two lines per byte: the value of the first row of each block, and ones in the bits that
