@@ -25,6 +25,9 @@ constexpr std::size_t sampled_supers = 8, supers_without_gain = 4;
 // Blocks of long codes that are scanned for some queries before they leave the cache.
 constexpr std::size_t blocks_together = 32;
 
+// Codes of so many bytes may stay in the cache from one search to the next.
+constexpr std::size_t cached_bytes = std::size_t{1} << 23;
+
 // The n lowest set bits of a word.
 std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
     std::uint64_t rest = word;
@@ -81,6 +84,7 @@ Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
       scanner_(task.scanner),
       top_(task.k, task.radius),
       reach_(query_.reach(top_.limit())),
+      in_order_(supers.size() * super_rows * n_bytes_ > cached_bytes),
       scanned_(supers.size(), 0) {
     bounds_.reserve(supers.size());
     for (const Super &super : supers) {
@@ -294,7 +298,7 @@ void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
     Scan scan{this, 1, super, &now, {query_.tables(reach_)}};
     n_scanned_ += static_cast<std::size_t>(std::popcount(now));
     const std::uint8_t *blocks = super.blocks(n_bytes_);
-    if (!query_.short_code()) return scanner_->rows16(blocks, now, live, *scan.tables, {Scan::take, &scan});
+    if (!query_.short_code()) return scanner_->rows16(blocks, now, live, in_order_, *scan.tables, {Scan::take, &scan});
     std::uint64_t survivors[lane_count];
     for (std::uint64_t left = scanner_->rows8(blocks, now, live, *scan.tables, survivors); left; left &= left - 1) {
         const auto b = static_cast<std::size_t>(std::countr_zero(left));

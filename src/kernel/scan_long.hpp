@@ -32,49 +32,58 @@ void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes,
     }
 }
 
-// A block scanned for one query or four, group by group.
-template <typename Line, typename Sums, std::size_t n_queries>
+// A block scanned for four queries, or one or four blocks for one query, group by group: sums are by query or by block.
+template <typename Line, typename Sums, std::size_t n_queries, std::size_t n_blocks>
 struct BlockScan {
+    static constexpr std::size_t n_sums = n_queries * n_blocks;
     static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
     static constexpr std::size_t n_entries = std::size_t{1} << Line::index_bits;
 
     const Tables *tables;
     std::size_t n_bytes;
-    const std::uint8_t *block, *prepared;  // prepared: for four queries
-    // What is prefetched into the second level of the cache: for four queries a line per step; for one every line, those
-    // of the same block first.
+    const std::uint8_t *prepared;  // for four queries
+    // What is prefetched into the second level of the cache: for four queries a line per step; for one block every line,
+    // those of the same block first; for four blocks of one query, which are likely to be there, nothing.
     const std::uint8_t *ahead;
     std::size_t turn;
+    const std::uint8_t *blocks[n_blocks];
 
-    // Average the look-ups of a step: work(query, average).
+    // Average the look-ups of a step: work(number of the sum, average).
     template <bool is_last, typename Work>
     BITRANK_INLINE void average(std::size_t s, Work work) const {
-        Line lines[step_bytes], indices[Lookups::per_step];
+        Line indices[n_blocks][Lookups::per_step];
+BITRANK_UNROLL(4)
+        for (std::size_t b = 0; b < n_blocks; ++b) {
+            Line lines[step_bytes];
 BITRANK_UNROLL(3)
-        for (std::size_t i = 0; i < step_bytes; ++i) {
-            const std::size_t byte = s * step_bytes + i;
-            // Tables past the last byte are zero: any line will do.
-            lines[i] = Line::load(block + (is_last && byte >= n_bytes ? n_bytes - 1 : byte) * lane_count);
+            for (std::size_t i = 0; i < step_bytes; ++i) {
+                const std::size_t byte = s * step_bytes + i;
+                // Tables past the last byte are zero: any line will do.
+                lines[i] = Line::load(blocks[b] + (is_last && byte >= n_bytes ? n_bytes - 1 : byte) * lane_count);
+            }
+            if constexpr (Line::index_bits == 6 && n_queries > 1) {
+                for (std::size_t i = 0; i < 3; ++i) indices[b][i] = lines[i];
+                indices[b][3] = Line::load(prepared + s * lane_count);
+            } else {
+                Line::expand(lines, indices[b]);
+            }
         }
         if constexpr (n_queries > 1) {
             __builtin_prefetch(ahead + s * lane_count, 0, 2);
-        } else {
-            const std::uint8_t *from = (s < turn ? block : ahead) + s * step_bytes * lane_count + bytes_ahead;
+        } else if constexpr (n_blocks == 1) {
+            const std::uint8_t *from = (s < turn ? blocks[0] : ahead) + s * step_bytes * lane_count + bytes_ahead;
             for (std::size_t i = 0; i < step_bytes; ++i) __builtin_prefetch(from + i * lane_count, 0, 2);
-        }
-        if constexpr (Line::index_bits == 6 && n_queries > 1) {
-            for (std::size_t i = 0; i < 3; ++i) indices[i] = lines[i];
-            indices[3] = Line::load(prepared + s * lane_count);
-        } else {
-            Line::expand(lines, indices);
         }
 BITRANK_UNROLL(4)
         for (std::size_t q = 0; q < n_queries; ++q) {
             const std::uint8_t *table = tables[q].rows + s * Lookups::per_step * n_entries;
-            const auto look_up = [&](std::size_t i) {
-                return Line::look_up(Line::table(table + i * n_entries), indices[i]);
-            };
-            work(q, Line::average(Line::average(look_up(0), look_up(1)), Line::average(look_up(2), look_up(3))));
+            const auto t0 = Line::table(table), t1 = Line::table(table + n_entries),
+                       t2 = Line::table(table + 2 * n_entries), t3 = Line::table(table + 3 * n_entries);
+BITRANK_UNROLL(4)
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                work(q * n_blocks + b,
+                     Line::average(Line::average(Line::look_up(t0, indices[b][0]), Line::look_up(t1, indices[b][1])),
+                                   Line::average(Line::look_up(t2, indices[b][2]), Line::look_up(t3, indices[b][3]))));
         }
     }
 
@@ -83,20 +92,20 @@ BITRANK_UNROLL(4)
     BITRANK_INLINE void add_group(std::size_t group, Sums *sums) const {
         const std::size_t s = group * steps_per_group;
         const Line none = Line::same(0);
-        Line first[n_queries], second[n_queries];
-        average<is_last>(s, [&](std::size_t q, const Line &line) { first[q] = line; });
-        for (std::size_t q = 0; q < n_queries; ++q) second[q] = none;
-        if constexpr (n_steps > 1) average<is_last>(s + 1, [&](std::size_t q, const Line &line) { second[q] = line; });
-        for (std::size_t q = 0; q < n_queries; ++q) first[q] = Line::average(first[q], second[q]);
-        for (std::size_t q = 0; q < n_queries; ++q) second[q] = none;
+        Line first[n_sums], second[n_sums];
+        average<is_last>(s, [&](std::size_t i, const Line &line) { first[i] = line; });
+        for (std::size_t i = 0; i < n_sums; ++i) second[i] = none;
+        if constexpr (n_steps > 1) average<is_last>(s + 1, [&](std::size_t i, const Line &line) { second[i] = line; });
+        for (std::size_t i = 0; i < n_sums; ++i) first[i] = Line::average(first[i], second[i]);
+        for (std::size_t i = 0; i < n_sums; ++i) second[i] = none;
         if constexpr (n_steps == 3)
-            average<is_last>(s + 2, [&](std::size_t q, const Line &line) { second[q] = Line::average(line, none); });
+            average<is_last>(s + 2, [&](std::size_t i, const Line &line) { second[i] = Line::average(line, none); });
         if constexpr (n_steps == 4) {
-            average<is_last>(s + 2, [&](std::size_t q, const Line &line) { second[q] = line; });
-            average<is_last>(s + 3, [&](std::size_t q, const Line &line) { second[q] = Line::average(second[q], line); });
+            average<is_last>(s + 2, [&](std::size_t i, const Line &line) { second[i] = line; });
+            average<is_last>(s + 3, [&](std::size_t i, const Line &line) { second[i] = Line::average(second[i], line); });
         }
-        for (std::size_t q = 0; q < n_queries; ++q)
-            sums[q].add(Line::average(first[q], second[q]), tables[q].factors[group]);
+        for (std::size_t i = 0; i < n_sums; ++i)
+            sums[i].add(Line::average(first[i], second[i]), tables[i / n_blocks].factors[group]);
     }
 
     BITRANK_INLINE void add_groups(std::size_t group, std::size_t stop, Sums *sums) const {
@@ -116,12 +125,12 @@ template <typename Line, typename Sums>
 void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
                     std::uint64_t now, const Tables *tables, Taker taker) {
     constexpr std::size_t n_queries = queries_per_scan;
-    BlockScan<Line, Sums, n_queries> quad{tables, tables->n_bytes, nullptr, nullptr, nullptr, 0};
+    BlockScan<Line, Sums, n_queries, 1> quad{tables, tables->n_bytes, nullptr, nullptr, 0, {}};
     const std::size_t stride = quad.n_bytes * lane_count;
     const std::size_t n_steps = (quad.n_bytes + quad.step_bytes - 1) / quad.step_bytes;
     const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
     const auto place = [&](std::size_t number, std::size_t i) {
-        quad.block = blocks + number * stride;
+        quad.blocks[0] = blocks + number * stride;
         quad.prepared = prepared + number * n_steps * lane_count;
         quad.ahead = ahead + i * stride;
     };
@@ -160,33 +169,53 @@ void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, co
     }
 }
 
-// The blocks of `now`, in the order of memory; the last of `live` is followed by the next super-block.
-template <typename Line, typename Sums>
-void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables, Taker taker) {
-    BlockScan<Line, Sums, 1> scan{&tables, tables.n_bytes, nullptr, nullptr, nullptr, 0};
+// A block whose rows are all beyond reach after half of the code is left. Later that costs more than it saves: memory is
+// read fastest without gaps. Returns the number of groups before the test.
+inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups) {
+    const std::size_t first_test = (tables.test_from + steps_per_group - 1) / steps_per_group;
+    return 2 * first_test <= n_groups ? first_test : n_groups;
+}
+
+// Scan the blocks of `now`, `n_blocks` at a time; the last of `live` is followed by the next super-block.
+template <typename Line, typename Sums, std::size_t n_blocks>
+void rows16_by(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, const Tables &tables, Taker taker) {
+    BlockScan<Line, Sums, 1, n_blocks> scan{&tables, tables.n_bytes, nullptr, nullptr, 0, {}};
     const std::size_t stride = scan.n_bytes * lane_count;
     const std::size_t n_steps = (scan.n_bytes + scan.step_bytes - 1) / scan.step_bytes;
     const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
-    // A block whose rows are all beyond reach after half of the code is left; later that costs more than it saves, since
-    // memory is read fastest without gaps.
-    const std::size_t first_test = (tables.test_from + steps_per_group - 1) / steps_per_group;
-    const std::size_t n_first = 2 * first_test <= n_groups ? first_test : n_groups;
+    const std::size_t n_first = groups_before_test(tables, n_groups);
     scan.turn = stride > bytes_ahead ? (stride - bytes_ahead) / (scan.step_bytes * lane_count) : 0;
-    for (; now; now &= now - 1) {
-        const auto number = static_cast<std::size_t>(__builtin_ctzll(now));
-        const std::uint64_t later = live & ~std::uint64_t{1} << number;
-        const std::size_t next = later ? static_cast<std::size_t>(__builtin_ctzll(later)) : lane_count;
-        scan.block = blocks + number * stride;
-        scan.ahead = blocks + next * stride - stride;
-        Sums sums = Sums::zero();
-        scan.add_groups(0, n_first, &sums);
-        std::uint64_t rows = sums.within(tables.limit);
-        if (n_first < n_groups && rows) {
-            scan.add_groups(n_first, n_groups, &sums);
-            rows = sums.within(tables.limit);
+    while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
+        std::size_t numbers[n_blocks];
+        Sums sums[n_blocks];
+        for (std::size_t b = 0; b < n_blocks; ++b, now &= now - 1) {
+            numbers[b] = static_cast<std::size_t>(__builtin_ctzll(now));
+            scan.blocks[b] = blocks + numbers[b] * stride;
+            sums[b] = Sums::zero();
         }
-        if (rows) taker.take(taker.self, number, &rows);
+        const std::uint64_t later = live & ~std::uint64_t{1} << numbers[n_blocks - 1];
+        const std::size_t next = later ? static_cast<std::size_t>(__builtin_ctzll(later)) : lane_count;
+        scan.ahead = blocks + next * stride - stride;
+        const auto any_within = [&] {
+            std::uint64_t any = 0;
+            for (const Sums &sum : sums) any |= sum.within(tables.limit);
+            return any != 0;
+        };
+        scan.add_groups(0, n_first, sums);
+        if (n_first < n_groups) {
+            if (!any_within()) continue;
+            scan.add_groups(n_first, n_groups, sums);
+        }
+        for (std::size_t b = 0; b < n_blocks; ++b)
+            if (const std::uint64_t rows = sums[b].within(tables.limit)) taker.take(taker.self, numbers[b], &rows);
     }
+}
+
+template <typename Line, typename Sums>
+void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool in_order, const Tables &tables,
+            Taker taker) {
+    if (!in_order) rows16_by<Line, Sums, Line::blocks_of_one>(blocks, now, live, tables, taker);
+    rows16_by<Line, Sums, 1>(blocks, now, live, tables, taker);
 }
 
 }  // namespace
