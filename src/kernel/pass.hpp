@@ -25,6 +25,7 @@ class Pass {
 public:
     Pass(const Search &task, std::size_t q, const std::vector<Super> &supers);
 
+    bool short_code() const { return query_.short_code(); }
     bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
 
     // Scan the nearest blocks of the nearest super-blocks, for a first limit, then visit the n nearest super-blocks.
