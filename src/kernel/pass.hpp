@@ -8,6 +8,9 @@
 
 namespace bitrank {
 
+// Bounds of blocks are computed anew for at least this many blocks; fewer are scanned as fast.
+constexpr std::size_t blocks_worth_bounds = 8;
+
 struct Super {
     const Segment *segment;
     std::size_t number;        // within the segment

@@ -112,8 +112,7 @@ void Query::fold(const Quantised &quantised) {
 }
 
 void Query::set_row(std::size_t i, const std::uint8_t *row, std::size_t stride) {
-    for (std::size_t byte = 0; byte < n_bytes_; ++byte)
-        differences_[byte * rows_together + i] = row[byte * stride] ^ static_cast<std::uint32_t>(code_[byte]);
+    scanner_->set_row(row, stride, code_.data(), n_bytes_, i, differences_.data());
 }
 
 void Query::distances(float *out) const {

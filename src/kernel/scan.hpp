@@ -54,9 +54,9 @@ struct Tables {
     std::size_t test_from;
 };
 
-// Where the differences of 16 rows hold a bit of the caller.
+// Where the differences of 16 rows hold a bit of the caller: in a byte, or the low byte of a word, as the path likes it.
 struct BitPlace {
-    std::uint32_t start, mask;
+    std::uint32_t start, mask;  // mask: four times the byte
 };
 
 // Who takes the rows of a block within the limit, while the block is in the cache: one word per query. It may lower the
@@ -91,8 +91,11 @@ struct Scanner {
     std::uint64_t (*uniform)(const std::uint8_t *bounds, const std::uint8_t *free, std::size_t n_bytes);
     // Set out[i] to the whole part of weights[i] * scale, at most 255.
     void (*round_down)(const float *weights, std::size_t n, float scale, std::uint8_t *out);
-    // Differences (n_bytes, 16) of 16 consecutive lanes of a block from the query.
+    // Differences (n_bytes, 16) of 16 consecutive lanes of a block from the query, and those of row i, whose bytes are at
+    // row, row + stride, ...
     void (*differences)(const std::uint8_t *lanes, const std::uint8_t *query, std::size_t n_bytes, std::uint32_t *out);
+    void (*set_row)(const std::uint8_t *row, std::size_t stride, const std::uint8_t *query, std::size_t n_bytes,
+                    std::size_t i, std::uint32_t *out);
     // Exact distances of 16 rows from their differences (n_bytes, 16): weights summed in float32 within each byte and then
     // over the bytes, in the caller's order.
     void (*distances)(const std::uint32_t *differences, const BitPlace *places, const float *weights, std::size_t n_bits,

@@ -69,6 +69,7 @@ struct Sums {
 };
 
 struct Floats {
+    using Difference = std::uint32_t;
     __m256 a, b;
 
     static Floats zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -77,7 +78,7 @@ struct Floats {
         return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, mask)), weight);
     }
     void add_where(const std::uint32_t *differences, std::uint32_t mask, float weight) {
-        const __m256i m = _mm256_set1_epi32(static_cast<int>(mask));
+        const __m256i m = _mm256_set1_epi32(static_cast<int>(mask & 255));
         const __m256 w = _mm256_set1_ps(weight);
         a = _mm256_add_ps(a, where(differences, m, w));
         b = _mm256_add_ps(b, where(differences + 8, m, w));

@@ -56,17 +56,18 @@ struct Sums {
 };
 
 struct Floats {
+    using Difference = std::uint8_t;
     __m512 a;
 
     static Floats zero() { return {_mm512_setzero_ps()}; }
-    static void differences(const std::uint8_t *line, std::uint8_t query, std::uint32_t *out) {
+    static void differences(const std::uint8_t *line, std::uint8_t query, std::uint8_t *out) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(line));
         const __m128i code = _mm_set1_epi8(static_cast<char>(query));
-        _mm512_storeu_si512(out, _mm512_cvtepu8_epi32(_mm_xor_si128(bytes, code)));
+        _mm_storeu_si128(reinterpret_cast<__m128i *>(out), _mm_xor_si128(bytes, code));
     }
-    void add_where(const std::uint32_t *differences, std::uint32_t mask, float weight) {
-        const __m512i bits = _mm512_loadu_si512(differences);
-        const __mmask16 where = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(static_cast<int>(mask)));
+    void add_where(const std::uint8_t *differences, std::uint32_t mask, float weight) {
+        const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i *>(differences));
+        const __mmask16 where = _mm_test_epi8_mask(bits, _mm_set1_epi32(static_cast<int>(mask)));
         a = _mm512_mask_add_ps(a, where, a, _mm512_set1_ps(weight));
     }
     void add(Floats x) { a = _mm512_add_ps(a, x.a); }

@@ -206,17 +206,28 @@ void round_down(const float *weights, std::size_t n, float scale, std::uint8_t *
     }
 }
 
-// Floats: 16 sums; zero(), add_where(differences, mask, weight) and add(sums), store(p); and
-//         differences(lanes, query, out): 16 bytes as words.
+// Floats: 16 sums; zero(), add_where(differences, mask, weight) and add(sums), store(p); the type Difference, and
+//         differences(lanes, query, out) of 16 bytes.
 template <typename Floats>
 void differences(const std::uint8_t *lanes, const std::uint8_t *query, std::size_t n_bytes, std::uint32_t *out) {
+    auto *to = reinterpret_cast<typename Floats::Difference *>(out);
     for (std::size_t byte = 0; byte < n_bytes; ++byte)
-        Floats::differences(lanes + byte * lane_count, query[byte], out + byte * rows_together);
+        Floats::differences(lanes + byte * lane_count, query[byte], to + byte * rows_together);
 }
 
 template <typename Floats>
-void distances(const std::uint32_t *differences, const BitPlace *places, const float *weights, std::size_t n_bits,
+void set_row(const std::uint8_t *row, std::size_t stride, const std::uint8_t *query, std::size_t n_bytes, std::size_t i,
+             std::uint32_t *out) {
+    using Difference = typename Floats::Difference;
+    auto *to = reinterpret_cast<Difference *>(out) + i;
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        to[byte * rows_together] = static_cast<Difference>(row[byte * stride] ^ query[byte]);
+}
+
+template <typename Floats>
+void distances(const std::uint32_t *given, const BitPlace *places, const float *weights, std::size_t n_bits,
                float *out) {
+    const auto *differences = reinterpret_cast<const typename Floats::Difference *>(given);
     Floats total = Floats::zero();
     std::size_t bit = 0;
     for (; bit + 8 <= n_bits; bit += 8) {
@@ -245,6 +256,7 @@ constexpr Scanner scanner_of() {
             uniform<Line>,
             round_down,
             differences<Floats>,
+            set_row<Floats>,
             distances<Floats>};
 }
 

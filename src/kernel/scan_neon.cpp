@@ -86,6 +86,7 @@ struct Sums {
 };
 
 struct Floats {
+    using Difference = std::uint32_t;
     float32x4_t v[4];
 
     static Floats zero() { return {{vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0)}}; }

@@ -75,6 +75,7 @@ struct Sums {
 };
 
 struct Floats {
+    using Difference = std::uint32_t;
     float lanes[rows_together];
 
     static Floats zero() { return Floats{}; }

@@ -51,7 +51,7 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
     std::vector<float> permuted(std::max(order.n_bytes(), lookups.n_steps() * lookups.step_bytes()) * 8, 0);
     for (std::size_t i = 0; i < order.n_bits; ++i) {
         positions[bits_[i]] = static_cast<std::uint16_t>(i);
-        places[bits_[i]] = {static_cast<std::uint32_t>(i / 8 * rows_together), 0x80u >> i % 8};
+        places[bits_[i]] = {static_cast<std::uint32_t>(i / 8 * rows_together), (0x80u >> i % 8) * 0x01010101u};
         if (weights[bits_[i]] == 0) free[i / 8] |= static_cast<std::uint8_t>(0x80 >> i % 8);
         const float weight = weights[bits_[i]] / unit;
         permuted[i] = weight < smallest ? 0 : weight;
