@@ -4,6 +4,8 @@
 #include <bit>
 #include <limits>
 
+#include "words.hpp"
+
 namespace bitrank {
 namespace {
 
@@ -16,17 +18,11 @@ constexpr std::size_t seed_supers = 8, seed_bytes = 8, seed_blocks = 32, seed_bl
 // Of 16 neighbouring rows, score all at once if at least this many survive.
 constexpr std::size_t dense_rows = 4;
 
-// Bounds of blocks are computed anew for at least this many blocks; fewer are scanned as fast.
-constexpr std::size_t blocks_worth_bounds = 8;
+// Of the super-blocks of codes whose bounds spare no scan, bounds are computed for one of this many.
+constexpr std::size_t sampled_supers = 8, supers_without_gain = 4;
 
-// The n lowest set bits of a word.
-std::uint64_t lowest(std::uint64_t word, std::size_t n = 1) {
-    std::uint64_t rest = word;
-    while (n-- && rest) rest &= rest - 1;
-    return word & ~rest;
-}
-
-bool has_at_least(std::uint64_t word, std::size_t n) { return (word & ~lowest(word, n - 1)) != 0; }
+// Codes of so many bytes may stay in the cache from one search to the next.
+constexpr std::size_t cached_bytes = std::size_t{1} << 23;
 
 // Whether the rows of a block or super-block differ only in the free bits.
 bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std::uint8_t *free, std::size_t n_bytes) {
@@ -55,6 +51,7 @@ Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
       scanner_(task.scanner),
       top_(task.k, task.radius),
       reach_(query_.reach(top_.limit())),
+      in_order_(supers.size() * super_rows * n_bytes_ > cached_bytes),
       scanned_(supers.size(), 0) {
     bounds_.reserve(supers.size());
     for (const Super &super : supers) {
@@ -134,14 +131,22 @@ std::uint64_t Pass::begin_visit(const std::vector<Super> &supers, std::size_t i)
         if (!top_.would_enter({query_.distance(shared, 2), *std::min_element(least_ids, least_ids + n_blocks), 0}))
             return 0;
     }
-    std::uint64_t live = blocks_within_reach(super) & ~scanned_[i];
-    if (n_blocks < lane_count) live &= (std::uint64_t{1} << n_blocks) - 1;
+    const std::uint64_t all = ~std::uint64_t{0} >> (lane_count - n_blocks);
+    // Long codes have few bits in common: where bounds spare no scan, most are left out.
+    const bool worth_bounds = n_without_gain_ < supers_without_gain || i % sampled_supers == 0;
+    std::uint64_t live = all;
+    uniform_ = 0;
+    if (worth_bounds) {
+        live &= blocks_within_reach(super);
+        if (live) uniform_ = scanner_->uniform(super.bounds(n_bytes_), query_.free_bits(), n_bytes_);
+        n_without_gain_ = live == all && !(uniform_ & all) ? n_without_gain_ + 1 : 0;
+    }
+    live &= ~scanned_[i];
     if (segment.wanted)
         for (std::uint64_t left = live; left; left &= left - 1) {
             const auto b = static_cast<std::size_t>(std::countr_zero(left));
             if (!segment.wanted[super.first_block() + b]) live &= ~lowest(left);
         }
-    if (live) uniform_ = scanner_->uniform(super.bounds(n_bytes_), query_.free_bits(), n_bytes_);
     return live;
 }
 
@@ -152,51 +157,6 @@ void Pass::visit(const Super &super, std::uint64_t live) {
         scan(super, without_ties(super, now), live);
         live &= ~now;
         if (reach_ < before && has_at_least(live, blocks_worth_bounds)) live &= blocks_within_reach(super);
-    }
-}
-
-void Pass::visit_together(Pass *passes, std::size_t n_passes, const std::vector<Super> &supers, std::size_t i) {
-    const Super &super = supers[i];
-    std::uint64_t live[queries_per_scan];
-    for (std::size_t p = 0; p < n_passes; ++p) live[p] = passes[p].begin_visit(supers, i);
-    for (;;) {
-        std::uint64_t left = 0, own[queries_per_scan], any = 0;
-        std::size_t n_blocks = lane_count, total = 0;
-        for (std::size_t p = 0; p < n_passes; ++p) {
-            left |= live[p];
-            n_blocks = std::min(n_blocks, passes[p].blocks_at_once());
-        }
-        if (!left) return;
-        const std::uint64_t now = lowest(left, n_blocks);
-        for (std::size_t p = 0; p < n_passes; ++p) {
-            own[p] = passes[p].without_ties(super, now & live[p]);
-            any |= own[p];
-            total += static_cast<std::size_t>(std::popcount(own[p]));
-        }
-        // A scan for four queries costs as much as about two and a half scans for one.
-        const bool together =
-            n_passes == queries_per_scan && 2 * total >= 5 * static_cast<std::size_t>(std::popcount(any));
-        std::uint64_t survivors[queries_per_scan * lane_count], with_survivors = 0;
-        if (together && any) {
-            Tables tables[queries_per_scan];
-            for (std::size_t p = 0; p < n_passes; ++p) tables[p] = passes[p].query_.tables(passes[p].reach_);
-            const Scanner &scanner = *passes->scanner_;
-            const auto rows = passes->query_.short_code() ? scanner.rows8_of_four : scanner.rows16_of_four;
-            with_survivors = rows(super.blocks(passes->n_bytes_), any, left, tables, survivors);
-        }
-        for (std::size_t p = 0; p < n_passes; ++p) {
-            Pass &pass = passes[p];
-            const float before = pass.reach_;
-            if (together) {
-                pass.n_scanned_ += static_cast<std::size_t>(std::popcount(own[p]));
-                pass.take_survivors(super, own[p] & with_survivors, survivors + p * lane_count);
-            } else if (own[p]) {
-                pass.scan(super, own[p], live[p]);
-            }
-            live[p] &= ~now;
-            if (pass.reach_ < before && has_at_least(live[p], blocks_worth_bounds))
-                live[p] &= pass.blocks_within_reach(super);
-        }
     }
 }
 
@@ -232,42 +192,28 @@ std::size_t Pass::blocks_at_once() const {
     return std::clamp<std::size_t>(n_scanned_ * rows_together / k_, 1, lane_count);
 }
 
-void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
-    std::uint64_t survivors[lane_count];
-    n_scanned_ += static_cast<std::size_t>(std::popcount(now));
-    const auto rows = query_.short_code() ? scanner_->rows8 : scanner_->rows16;
-    take_survivors(super, rows(super.blocks(n_bytes_), now, live, query_.tables(reach_), survivors), survivors);
-}
-
-void Pass::take_survivors(const Super &super, std::uint64_t blocks, std::uint64_t *survivors) {
+// Queue rows of a block for their exact distances, or compute those at once where many are neighbours.
+void Pass::take_rows(const Super &super, std::size_t b, std::uint64_t rows) {
     const Segment &segment = *super.segment;
-    const std::size_t first = super.first_block();
-    for (std::uint64_t left = blocks; left; left &= left - 1) {
-        const std::size_t b = static_cast<std::size_t>(std::countr_zero(left));
-        if (segment.wanted) survivors[b] &= segment.wanted[first + b];
-        if ((first + b + 1) * lane_count > segment.n_rows)
-            survivors[b] &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
-        // Ids are in another array: prefetch them.
-        const std::int64_t *ids = segment.ids + (first + b) * lane_count;
-        for (std::uint64_t rows = survivors[b]; rows; rows &= rows - 1) __builtin_prefetch(ids + std::countr_zero(rows));
+    const std::size_t first = (super.first_block() + b) * lane_count;
+    if (segment.wanted) rows &= segment.wanted[first / lane_count];
+    if (first + lane_count > segment.n_rows) rows &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
+    const std::uint8_t *block = super.blocks(n_bytes_) + b * n_bytes_ * lane_count;
+    const std::int64_t *ids = segment.ids + first;
+    const std::int64_t number = super.segment_row + static_cast<std::int64_t>(first);
+    for (std::size_t lane = 0; has_at_least(rows, dense_rows) && lane < lane_count; lane += rows_together) {
+        const std::uint64_t together = rows & (((std::uint64_t{1} << rows_together) - 1) << lane);
+        if (!has_at_least(together, dense_rows)) continue;
+        rows &= ~together;
+        score_lanes(block + lane, ids + lane, number + static_cast<std::int64_t>(lane), together >> lane);
     }
-    for (; blocks; blocks &= blocks - 1) {
-        const std::size_t b = static_cast<std::size_t>(std::countr_zero(blocks));
-        const std::uint8_t *block = super.blocks(n_bytes_) + b * n_bytes_ * lane_count;
-        const std::int64_t *ids = segment.ids + (first + b) * lane_count;
-        const std::int64_t number = super.segment_row + static_cast<std::int64_t>((first + b) * lane_count);
-        std::uint64_t rows = survivors[b];
-        for (std::size_t lane = 0; has_at_least(rows, dense_rows) && lane < lane_count; lane += rows_together) {
-            const std::uint64_t together = rows & (((std::uint64_t{1} << rows_together) - 1) << lane);
-            if (!has_at_least(together, dense_rows)) continue;
-            rows &= ~together;
-            score_lanes(block + lane, ids + lane, number + static_cast<std::int64_t>(lane), together >> lane);
-        }
-        for (; rows; rows &= rows - 1) {
-            const int lane = std::countr_zero(rows);
-            rows_[n_rows_++] = {block + lane, ids[lane], number + lane};
-            if (n_rows_ == rows_together) score_rows();
-        }
+    for (; rows; rows &= rows - 1) {
+        const int lane = std::countr_zero(rows);
+        // Ids are in another array, and are read once distances are known.
+        __builtin_prefetch(ids + lane);
+        query_.set_row(n_rows_, block + lane);
+        rows_[n_rows_++] = {ids + lane, number + lane};
+        if (n_rows_ == rows_together) score_rows();
     }
     if (top_.limit() == infinity) score_rows();
 }
@@ -275,22 +221,21 @@ void Pass::take_survivors(const Super &super, std::uint64_t blocks, std::uint64_
 void Pass::score_rows() {
     if (!n_rows_) return;
     float distances[rows_together];
-    for (std::size_t i = 0; i < n_rows_; ++i) query_.set_row(i, rows_[i].bytes);
     query_.distances(distances);
     bool entered = false;
-    for (std::size_t i = 0; i < n_rows_; ++i) entered |= top_.add({distances[i], rows_[i].id, rows_[i].number});
+    for (std::size_t i = 0; i < n_rows_; ++i)
+        if (distances[i] <= top_.limit()) entered |= top_.add({distances[i], *rows_[i].id, rows_[i].number});
     if (entered) reach_ = query_.reach(top_.limit());
     n_rows_ = 0;
 }
 
 void Pass::score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::int64_t number, std::uint64_t rows) {
     float distances[rows_together];
-    query_.set_lanes(lanes);
-    query_.distances(distances);
+    query_.distances_of_lanes(lanes, distances);
     bool entered = false;
     for (; rows; rows &= rows - 1) {
         const int i = std::countr_zero(rows);
-        entered |= top_.add({distances[i], ids[i], number + i});
+        if (distances[i] <= top_.limit()) entered |= top_.add({distances[i], ids[i], number + i});
     }
     if (entered) reach_ = query_.reach(top_.limit());
 }

@@ -8,6 +8,9 @@
 
 namespace bitrank {
 
+// Bounds of blocks are computed anew for at least this many blocks; fewer are scanned as fast.
+constexpr std::size_t blocks_worth_bounds = 8;
+
 struct Super {
     const Segment *segment;
     std::size_t number;        // within the segment
@@ -25,6 +28,7 @@ class Pass {
 public:
     Pass(const Search &task, std::size_t q, const std::vector<Super> &supers);
 
+    bool short_code() const { return query_.short_code(); }
     bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
 
     // Scan the nearest blocks of the nearest super-blocks, for a first limit, then visit the n nearest super-blocks.
@@ -33,8 +37,14 @@ public:
     // Visit super-block i unless it was visited or is beyond reach.
     void visit_if_needed(const std::vector<Super> &supers, std::size_t i);
 
-    // Visit super-block i for up to four passes, whose queries share the scans.
-    static void visit_together(Pass *passes, std::size_t n_passes, const std::vector<Super> &supers, std::size_t i);
+    // Visit super-block i for several passes; up to four queries share a scan.
+    static void visit_together(std::vector<Pass> &passes, const std::vector<Super> &supers, std::size_t i,
+                               AlignedBytes &prepared);
+
+    // Bytes that `visit_together` needs.
+    std::size_t prepared_size() const {
+        return query_.short_code() ? 0 : lane_count * lane_count * weighting_->lookups.n_steps();
+    }
 
     void share_limit(std::atomic<float> &shared);
     void forget_hits(std::size_t k, float radius) { top_ = TopK(k, radius); }
@@ -42,9 +52,10 @@ public:
 
 private:
     struct Row {
-        const std::uint8_t *bytes;
-        std::int64_t id, number;
+        const std::int64_t *id;
+        std::int64_t number;
     };
+    struct Scan;
 
     // The blocks to be scanned; `begin_visit` starts with those of super-block i, or none.
     std::uint64_t begin_visit(const std::vector<Super> &supers, std::size_t i);
@@ -53,9 +64,11 @@ private:
     // How many blocks to scan before the next ones may profit from the lower limit.
     std::size_t blocks_at_once() const;
 
+    static void scan_together(Pass *passes, std::size_t n_passes, const Super &super, std::uint64_t *own,
+                              const std::uint8_t *prepared, const std::uint8_t *ahead);
     void visit(const Super &super, std::uint64_t live);
     void scan(const Super &super, std::uint64_t now, std::uint64_t live);
-    void take_survivors(const Super &super, std::uint64_t blocks, std::uint64_t *survivors);
+    void take_rows(const Super &super, std::size_t b, std::uint64_t rows);
     void score_rows();
     void score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::int64_t number, std::uint64_t rows);
     template <typename Farther>
@@ -68,10 +81,12 @@ private:
     const Scanner *scanner_;
     TopK top_;
     float reach_;
+    std::size_t n_without_gain_ = 0;  // super-blocks visited since the bounds of blocks last spared a scan
     std::uint64_t uniform_ = 0;  // blocks of the visited super-block whose rows are all at one distance
     std::size_t n_scanned_ = 0;
     Row rows_[rows_together];  // survivors that wait for their exact distances
     std::size_t n_rows_ = 0;
+    bool in_order_;            // blocks are read in the order of memory
     std::vector<std::uint64_t> scanned_;  // per super-block, the blocks scanned before it is visited
     std::vector<float> bounds_;           // per super-block; infinity once visited
 };

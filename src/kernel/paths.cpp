@@ -9,7 +9,7 @@ std::vector<Path> available() {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt")) {
         out.push_back({"avx2", &avx2_scanner, &avx2_gram});
         // Processors of 2017 and 2018 have AVX-512 without the instructions that count bits and look up bytes.
-        if (__builtin_cpu_supports("avx512bw")) {
+        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
             const GramLoops *gram = __builtin_cpu_supports("avx512vpopcntdq") ? &avx512_gram : &avx2_gram;
             out.push_back({"avx512", &avx512_scanner, gram});
             if (__builtin_cpu_supports("avx512vbmi")) out.push_back({"avx512vbmi", &avx512vbmi_scanner, gram});

@@ -37,7 +37,8 @@ Query::Query(const std::uint8_t *code, const Weighting &weighting, const Scanner
       code_(n_bytes_, 0),
       indices_(weighting.lookups.n_tables(), 0),
       rows_(weighting.row_weights.size()),
-      differences_(n_bytes_ * rows_together, 0) {
+      differences_(n_bytes_ * rows_together, 0),
+      lane_differences_(n_bytes_ * rows_together) {
     for (std::size_t byte = 0; byte < n_bytes_; ++byte)
         for (unsigned left = code[byte]; left; left &= left - 1) {
             const std::size_t position =
@@ -59,6 +60,7 @@ float Query::bound(const std::uint8_t *value, const std::uint8_t *agree, std::si
     const float *weights = weighting_->half_weights.data();
     float sum = 0;
     for (std::size_t byte = 0; byte < n_bytes; ++byte) {
+        if (!agree[byte * stride]) continue;
         const unsigned difference = (value[byte * stride] ^ code_[byte]) & agree[byte * stride];
         sum += weights[byte * 32 + (difference >> 4)] + weights[byte * 32 + 16 + (difference & 15)];
     }
@@ -82,19 +84,25 @@ Tables Query::tables(float reach) {
         }
         quantised_reach_ = reach;
     }
-    const Quantised &quantised = nominal_ ? weighting_->nominal : quantised_;
-    const float limit = std::min(std::floor(reach * quantised.scale), short_code() ? 254.0f : 65535.0f);
     const std::vector<float> &prefix = weighting_->prefix;
     // Random codes differ in half of the weight.
     const auto test_from = std::lower_bound(prefix.begin(), prefix.end(), 2 * reach) - prefix.begin();
     return {n_bytes_,
             rows_.data(),
-            quantised.blocks.data(),
+            quantised().blocks.data(),
             code_.data(),
-            static_cast<std::uint16_t>(limit),
-            quantised.fine,
-            quantised.middle,
+            row_limit(reach),
+            limit_of(reach * quantised().block_scale),
+            quantised().factors.data(),
             static_cast<std::size_t>(test_from)};
+}
+
+std::uint16_t Query::limit_of(float sum) const {
+    return static_cast<std::uint16_t>(std::min(std::floor(sum), short_code() ? 254.0f : 65535.0f));
+}
+
+std::uint16_t Query::row_limit(float reach) const {
+    return limit_of(reach * quantised().row_scale + quantised().rounding);
 }
 
 void Query::fold(const Quantised &quantised) {
@@ -104,16 +112,17 @@ void Query::fold(const Quantised &quantised) {
 }
 
 void Query::set_row(std::size_t i, const std::uint8_t *row, std::size_t stride) {
-    for (std::size_t byte = 0; byte < n_bytes_; ++byte)
-        differences_[byte * rows_together + i] = row[byte * stride] ^ static_cast<std::uint32_t>(code_[byte]);
-}
-
-void Query::set_lanes(const std::uint8_t *lanes) {
-    scanner_->differences(lanes, code_.data(), n_bytes_, differences_.data());
+    scanner_->set_row(row, stride, code_.data(), n_bytes_, i, differences_.data());
 }
 
 void Query::distances(float *out) const {
     scanner_->distances(differences_.data(), weighting_->places.data(), weighting_->weights.data(),
+                        weighting_->order.n_bits, out);
+}
+
+void Query::distances_of_lanes(const std::uint8_t *lanes, float *out) {
+    scanner_->differences(lanes, code_.data(), n_bytes_, lane_differences_.data());
+    scanner_->distances(lane_differences_.data(), weighting_->places.data(), weighting_->weights.data(),
                         weighting_->order.n_bits, out);
 }
 

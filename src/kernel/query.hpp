@@ -24,27 +24,32 @@ public:
     // Tables for bounds within `reach`, rebuilt when the reach has shrunk enough to matter.
     Tables tables(float reach);
 
+    // The limit of the tables for a lower reach.
+    std::uint16_t row_limit(float reach) const;
+
     // Set row i of up to 16 that are scored together; its bytes are at row, row + stride, ...
     void set_row(std::size_t i, const std::uint8_t *row, std::size_t stride = lane_count);
-
-    // Set all 16 from consecutive lanes of a block.
-    void set_lanes(const std::uint8_t *lanes);
 
     // The distances of bitrank.codes.weighted_hamming: weights summed in float32, in the order of the caller's bytes.
     void distances(float *out) const;
 
+    // The same of 16 consecutive lanes of a block.
+    void distances_of_lanes(const std::uint8_t *lanes, float *out);
+
     float distance(const std::uint8_t *row, std::size_t stride = lane_count);
 
 private:
+    std::uint16_t limit_of(float sum) const;
     void fold(const Quantised &quantised);
+    const Quantised &quantised() const { return nominal_ ? weighting_->nominal : quantised_; }
 
     const Weighting *weighting_;
     const Scanner *scanner_;
     std::size_t n_bytes_;
     std::vector<std::uint8_t> code_;         // permuted
     std::vector<std::uint8_t> indices_;      // of the query's own bits, per table
-    std::vector<std::uint8_t> rows_;         // tables of rows, the query folded in
-    std::vector<std::uint32_t> differences_;  // of the rows that are scored together
+    AlignedBytes rows_;                      // tables of rows, the query folded in
+    std::vector<std::uint32_t> differences_, lane_differences_;  // of the rows that are scored together
     Quantised quantised_;                    // unless those of the weighting do
     bool nominal_ = false;
     float quantised_reach_ = -1;

@@ -16,6 +16,9 @@ constexpr std::size_t rows_together = 16;
 // Queries whose bounds of the same rows are computed together.
 constexpr std::size_t queries_per_scan = 4;
 
+// Steps whose look-ups are averaged by the 16-bit functions.
+constexpr std::size_t steps_per_group = 4;
+
 // How a path splits the bytes of a row into indices of tables: four look-ups per step of two bytes (half bytes, the high
 // half first), or per step of three (the low six bits of each byte, then the high two of all three, the first byte lowest).
 struct Lookups {
@@ -26,6 +29,7 @@ struct Lookups {
     std::size_t step_bytes() const { return index_bits == 4 ? 2 : 3; }
     std::size_t n_steps() const { return (n_bytes + step_bytes() - 1) / step_bytes(); }
     std::size_t n_tables() const { return n_steps() * per_step; }
+    std::size_t n_groups() const { return (n_steps() + steps_per_group - 1) / steps_per_group; }
     std::size_t n_entries() const { return std::size_t{1} << index_bits; }
     // The bit of a row, counted from the first, that is bit i of the index of a table; it may be past the last.
     std::size_t bit(std::size_t table, std::size_t i) const {
@@ -41,15 +45,25 @@ struct Tables {
     const std::uint8_t *rows;    // per look-up, indexed by bits of a row; the query is folded in
     const std::uint8_t *blocks;  // 16 entries per half byte of (code xor query), the high half first
     const std::uint8_t *query;   // n_bytes
-    std::uint16_t limit;         // the largest sum within reach; at most 254 for the 8-bit functions
-    // For the 16-bit functions: 8-bit sums are widened after two look-ups before step `fine`, then after four before step
-    // `middle`, then after eight. Rows may all be beyond reach from step `test_from` on.
-    std::size_t fine, middle, test_from;
+    std::uint16_t limit;         // the largest sum of a row within reach; at most 254 for the 8-bit functions
+    std::uint16_t block_limit;   // the same for `blocks`
+    // For the 16-bit functions: the look-ups of four steps are averaged, pair by pair, each time rounding up; the average
+    // is multiplied by the factor of the four steps, at most 127, and added. Rows may all be beyond reach from step
+    // `test_from` on.
+    const std::uint32_t *factors;  // in both halves of a word
+    std::size_t test_from;
 };
 
-// Where the differences of 16 rows hold a bit of the caller.
+// Where the differences of 16 rows hold a bit of the caller: in a byte, or the low byte of a word, as the path likes it.
 struct BitPlace {
-    std::uint32_t start, mask;
+    std::uint32_t start, mask;  // mask: four times the byte
+};
+
+// Who takes the rows of a block within the limit, while the block is in the cache: one word per query. It may lower the
+// limits of the tables.
+struct Taker {
+    void (*take)(void *self, std::size_t block, const std::uint64_t *rows);
+    void *self;
 };
 
 struct Scanner {
@@ -59,13 +73,17 @@ struct Scanner {
     // survivors.
     std::uint64_t (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
                            std::uint64_t *survivors);
-    std::uint64_t (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-                            std::uint64_t *survivors);
     // The same for four queries: survivors has 64 words per query. Returns the blocks with survivors of any of them.
     std::uint64_t (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
                                    const Tables *tables, std::uint64_t *survivors);
-    std::uint64_t (*rows16_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
-                                    const Tables *tables, std::uint64_t *survivors);
+    // For long codes; `in_order` if blocks come from memory, which is read fastest from the first byte to the last.
+    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool in_order, const Tables &tables,
+                   Taker taker);
+    // For the blocks of `now`, fill `prepared` with what all queries look up alike: 64 x n_steps x 64 bytes per super-block.
+    void (*prepare)(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared);
+    // `ahead` is what comes next from memory: a line is prefetched per step.
+    void (*rows16_of_four)(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
+                           std::uint64_t now, const Tables *tables, Taker taker);
     // Blocks of a super-block within the limit, judged by the bits that all rows of a block share.
     std::uint64_t (*blocks8)(const std::uint8_t *bounds, const Tables &tables);
     std::uint64_t (*blocks16)(const std::uint8_t *bounds, const Tables &tables);
@@ -73,8 +91,11 @@ struct Scanner {
     std::uint64_t (*uniform)(const std::uint8_t *bounds, const std::uint8_t *free, std::size_t n_bytes);
     // Set out[i] to the whole part of weights[i] * scale, at most 255.
     void (*round_down)(const float *weights, std::size_t n, float scale, std::uint8_t *out);
-    // Differences (n_bytes, 16) of 16 consecutive lanes of a block from the query.
+    // Differences (n_bytes, 16) of 16 consecutive lanes of a block from the query, and those of row i, whose bytes are at
+    // row, row + stride, ...
     void (*differences)(const std::uint8_t *lanes, const std::uint8_t *query, std::size_t n_bytes, std::uint32_t *out);
+    void (*set_row)(const std::uint8_t *row, std::size_t stride, const std::uint8_t *query, std::size_t n_bytes,
+                    std::size_t i, std::uint32_t *out);
     // Exact distances of 16 rows from their differences (n_bytes, 16): weights summed in float32 within each byte and then
     // over the bytes, in the caller's order.
     void (*distances)(const std::uint32_t *differences, const BitPlace *places, const float *weights, std::size_t n_bits,

@@ -32,6 +32,7 @@ struct Line {
         return {_mm256_shuffle_epi8(table, x.a), _mm256_shuffle_epi8(table, x.b)};
     }
     static Line add(const Line &x, const Line &y) { return {_mm256_adds_epu8(x.a, y.a), _mm256_adds_epu8(x.b, y.b)}; }
+    static Line average(const Line &x, const Line &y) { return {_mm256_avg_epu8(x.a, y.a), _mm256_avg_epu8(x.b, y.b)}; }
     static std::uint64_t below_top(const Line &x) {
         const __m256i top = _mm256_set1_epi8(-1);
         const auto a = static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(x.a, top)));
@@ -41,22 +42,21 @@ struct Line {
     static Line look_up16(const std::uint8_t *p, const Line &x) { return look_up(table(p), x); }
 };
 
-// 16-bit sums of even bytes include the odd bytes in their upper half; `within` subtracts them.
 struct Sums {
-    __m256i both_a, both_b, odd_a, odd_b;
+    __m256i even_a, even_b, odd_a, odd_b;  // of the bytes with even and odd numbers
 
     static Sums zero() {
         const __m256i v = _mm256_setzero_si256();
         return {v, v, v, v};
     }
-    void add(const Line &x) {
-        both_a = _mm256_add_epi16(both_a, x.a);
-        both_b = _mm256_add_epi16(both_b, x.b);
-        odd_a = _mm256_add_epi16(odd_a, _mm256_srli_epi16(x.a, 8));
-        odd_b = _mm256_add_epi16(odd_b, _mm256_srli_epi16(x.b, 8));
+    void add(const Line &x, std::uint32_t factor) {
+        const __m256i low = _mm256_set1_epi32(static_cast<int>(factor)), high = _mm256_slli_epi16(low, 8);
+        even_a = _mm256_add_epi16(even_a, _mm256_maddubs_epi16(x.a, low));
+        even_b = _mm256_add_epi16(even_b, _mm256_maddubs_epi16(x.b, low));
+        odd_a = _mm256_add_epi16(odd_a, _mm256_maddubs_epi16(x.a, high));
+        odd_b = _mm256_add_epi16(odd_b, _mm256_maddubs_epi16(x.b, high));
     }
-    static std::uint32_t within_half(__m256i both, __m256i odd, __m256i limit) {
-        const __m256i even = _mm256_sub_epi16(both, _mm256_slli_epi16(odd, 8));
+    static std::uint32_t within_half(__m256i even, __m256i odd, __m256i limit) {
         const __m256i even_in = _mm256_cmpeq_epi16(_mm256_min_epu16(even, limit), even);
         const __m256i odd_in = _mm256_cmpeq_epi16(_mm256_min_epu16(odd, limit), odd);
         return static_cast<std::uint32_t>(
@@ -64,11 +64,12 @@ struct Sums {
     }
     std::uint64_t within(std::uint16_t limit) const {
         const __m256i v = _mm256_set1_epi16(static_cast<short>(limit));
-        return within_half(both_a, odd_a, v) | std::uint64_t{within_half(both_b, odd_b, v)} << 32;
+        return within_half(even_a, odd_a, v) | std::uint64_t{within_half(even_b, odd_b, v)} << 32;
     }
 };
 
 struct Floats {
+    using Difference = std::uint32_t;
     __m256 a, b;
 
     static Floats zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
@@ -77,7 +78,7 @@ struct Floats {
         return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, mask)), weight);
     }
     void add_where(const std::uint32_t *differences, std::uint32_t mask, float weight) {
-        const __m256i m = _mm256_set1_epi32(static_cast<int>(mask));
+        const __m256i m = _mm256_set1_epi32(static_cast<int>(mask & 255));
         const __m256 w = _mm256_set1_ps(weight);
         a = _mm256_add_ps(a, where(differences, m, w));
         b = _mm256_add_ps(b, where(differences + 8, m, w));

@@ -1,4 +1,4 @@
-// The path of x86-64 servers since 2017; compiled with -mavx512bw, called only on processors that support it.
+// The path of x86-64 servers since 2017; compiled with -mavx512bw and -mavx512vl, called only on processors that support it.
 #include "scan_avx512.hpp"
 
 namespace bitrank {

@@ -19,6 +19,7 @@ struct Lines : Indices {
     Lines(__m512i value) : a(value) {}
     static void expand(const Line *lines, Line *indices) { Indices::expand(lines, indices); }
     static Line load(const std::uint8_t *p) { return _mm512_loadu_si512(p); }
+    static void store(std::uint8_t *p, Line x) { _mm512_storeu_si512(p, x.a); }
     static Line same(std::uint8_t value) { return _mm512_set1_epi8(static_cast<char>(value)); }
     static Line and_(Line x, Line y) { return _mm512_and_si512(x.a, y.a); }
     static Line or_(Line x, Line y) { return _mm512_or_si512(x.a, y.a); }
@@ -31,40 +32,42 @@ struct Lines : Indices {
         return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), x.a);
     }
     static Line add(Line x, Line y) { return _mm512_adds_epu8(x.a, y.a); }
+    static Line average(Line x, Line y) { return _mm512_avg_epu8(x.a, y.a); }
     static std::uint64_t below_top(Line x) { return _mm512_cmpneq_epu8_mask(x.a, _mm512_set1_epi8(-1)); }
 };
 
-// 16-bit sums of even bytes include the odd bytes in their upper half; `within` subtracts them.
 struct Sums {
-    __m512i both, odd;
+    __m512i even, odd;  // of the bytes with even and odd numbers
 
     static Sums zero() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
     template <typename Line>
-    void add(Line x) {
-        both = _mm512_add_epi16(both, x.a);
-        odd = _mm512_add_epi16(odd, _mm512_srli_epi16(x.a, 8));
+    void add(Line x, std::uint32_t factor) {
+        const __m512i low = _mm512_set1_epi32(static_cast<int>(factor));
+        even = _mm512_add_epi16(even, _mm512_maddubs_epi16(x.a, low));
+        odd = _mm512_add_epi16(odd, _mm512_maddubs_epi16(x.a, _mm512_slli_epi16(low, 8)));
     }
     std::uint64_t within(std::uint16_t limit) const {
         const __m512i v = _mm512_set1_epi16(static_cast<short>(limit));
-        const __m512i even = _mm512_sub_epi16(both, _mm512_slli_epi16(odd, 8));
-        const __m512i even_in = _mm512_maskz_set1_epi16(_mm512_cmple_epu16_mask(even, v), 0x00ff);
-        const __m512i odd_in = _mm512_maskz_set1_epi16(_mm512_cmple_epu16_mask(odd, v), static_cast<short>(0xff00));
-        return _mm512_movepi8_mask(_mm512_or_si512(even_in, odd_in));
+        const __mmask32 even_in = _mm512_cmple_epu16_mask(even, v), odd_in = _mm512_cmple_epu16_mask(odd, v);
+        if (__builtin_expect(!(even_in | odd_in), 1)) return 0;
+        return _mm512_movepi8_mask(_mm512_or_si512(_mm512_maskz_set1_epi16(even_in, 0x00ff),
+                                                   _mm512_maskz_set1_epi16(odd_in, static_cast<short>(0xff00))));
     }
 };
 
 struct Floats {
+    using Difference = std::uint8_t;
     __m512 a;
 
     static Floats zero() { return {_mm512_setzero_ps()}; }
-    static void differences(const std::uint8_t *line, std::uint8_t query, std::uint32_t *out) {
+    static void differences(const std::uint8_t *line, std::uint8_t query, std::uint8_t *out) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(line));
         const __m128i code = _mm_set1_epi8(static_cast<char>(query));
-        _mm512_storeu_si512(out, _mm512_cvtepu8_epi32(_mm_xor_si128(bytes, code)));
+        _mm_storeu_si128(reinterpret_cast<__m128i *>(out), _mm_xor_si128(bytes, code));
     }
-    void add_where(const std::uint32_t *differences, std::uint32_t mask, float weight) {
-        const __m512i bits = _mm512_loadu_si512(differences);
-        const __mmask16 where = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(static_cast<int>(mask)));
+    void add_where(const std::uint8_t *differences, std::uint32_t mask, float weight) {
+        const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i *>(differences));
+        const __mmask16 where = _mm_test_epi8_mask(bits, _mm_set1_epi32(static_cast<int>(mask)));
         a = _mm512_mask_add_ps(a, where, a, _mm512_set1_ps(weight));
     }
     void add(Floats x) { a = _mm512_add_ps(a, x.a); }

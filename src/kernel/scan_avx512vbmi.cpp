@@ -5,7 +5,8 @@
 namespace bitrank {
 namespace {
 
-// `look_up` ignores the high two bits; those of three lines are shifted into one index.
+// `look_up` ignores the high two bits; those of three lines are shifted into one index, the low bits of the first out of
+// it.
 struct SixBits {
     static constexpr unsigned index_bits = 6;
     static constexpr std::size_t blocks_of_one = 4;
@@ -13,10 +14,10 @@ struct SixBits {
     template <typename Line>
     static void expand(const Line *lines, Line *indices) {
         const __m512i high_bits = _mm512_set1_epi8(static_cast<char>(0xc0));
-        __m512i high = _mm512_setzero_si512();
+        __m512i high = _mm512_srli_epi16(lines[0].a, 2);
         for (int i = 0; i < 3; ++i) {
             indices[i] = lines[i];
-            high = _mm512_srli_epi16(_mm512_ternarylogic_epi64(high_bits, lines[i].a, high, 0xca), 2);
+            if (i) high = _mm512_srli_epi16(_mm512_ternarylogic_epi64(high_bits, lines[i].a, high, 0xca), 2);
         }
         indices[3] = high;
     }

@@ -3,10 +3,10 @@
 // picked by the linker for another.
 //
 // Line: load(p), same(value), table(p) -> the entries of a table, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) ->
-//       half bytes, look_up(table, a), look_up16(table, a), add(a, b) with saturation, below_top(a) -> lanes that are not
-//       255; index_bits, and expand(lines, indices): the indices of the four look-ups of a step; blocks_of_one and
+//       half bytes, store(p, a), look_up(table, a), look_up16(table, a), add(a, b) with saturation, average(a, b) rounded up,
+//       below_top(a) -> lanes that are not 255; index_bits, and expand(lines, indices): the indices of the four look-ups of a step; blocks_of_one and
 //       blocks_of_four: how many blocks fit the registers for one query, and for four.
-// Sums: 64 sums of 16 bits; zero(), add(line of values), within(limit) -> lanes.
+// Sums: 64 sums of 16 bits; zero(), add(line of values, factor), within(limit) -> lanes.
 #pragma once
 
 #include "scan.hpp"
@@ -21,14 +21,13 @@
 #define BITRANK_INLINE inline __attribute__((always_inline))
 #endif
 
+#include "scan_long.hpp"
+
 namespace bitrank {
 namespace {
 
-// Long codes stop as soon as every lane is beyond the limit; the test costs about as much as one step.
-constexpr std::size_t steps_between_tests = 4;
-
 // What is prefetched is scanned after at least so many other bytes.
-constexpr std::size_t bytes_ahead = 8192;
+constexpr std::size_t tile_bytes_ahead = 8192;
 
 // The indices of half bytes.
 template <typename Line>
@@ -54,7 +53,7 @@ struct Tile {
 
     std::size_t n_steps() const { return (n_bytes + step_bytes - 1) / step_bytes; }
 
-    // Add the look-ups of a step: work(half, block, query, sum of two look-ups).
+    // Look up the bits of a step: work(block, query, four values).
     template <typename Work>
     BITRANK_INLINE void step(std::size_t s, Work work) const {
         Line indices[n_blocks][Lookups::per_step];
@@ -71,17 +70,16 @@ BITRANK_UNROLL(3)
             }
             Line::expand(lines, indices[b]);
         }
-BITRANK_UNROLL(2)
-        for (std::size_t half = 0; half < 2; ++half)
 BITRANK_UNROLL(4)
-            for (std::size_t q = 0; q < n_queries; ++q) {
-                const std::uint8_t *table = tables[q].rows + (s * Lookups::per_step + 2 * half) * n_entries;
-                const auto first = Line::table(table), second = Line::table(table + n_entries);
+        for (std::size_t q = 0; q < n_queries; ++q) {
+            const std::uint8_t *table = tables[q].rows + s * Lookups::per_step * n_entries;
+            const auto t0 = Line::table(table), t1 = Line::table(table + n_entries),
+                       t2 = Line::table(table + 2 * n_entries), t3 = Line::table(table + 3 * n_entries);
 BITRANK_UNROLL(4)
-                for (std::size_t b = 0; b < n_blocks; ++b)
-                    work(half, b, q, Line::add(Line::look_up(first, indices[b][2 * half]),
-                                               Line::look_up(second, indices[b][2 * half + 1])));
-            }
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                work(b, q, Line::look_up(t0, indices[b][0]), Line::look_up(t1, indices[b][1]),
+                     Line::look_up(t2, indices[b][2]), Line::look_up(t3, indices[b][3]));
+        }
     }
 
     // Call out(block, query, lanes within the limit).
@@ -94,80 +92,19 @@ BITRANK_UNROLL(4)
         const std::size_t n = n_steps();
 BITRANK_UNROLL(8)
         for (std::size_t s = 0; s < n; ++s)
-            step(s, [&](std::size_t, std::size_t b, std::size_t q, const Line &line) {
-                sums[q][b] = Line::add(sums[q][b], line);
+            step(s, [&](std::size_t b, std::size_t q, const Line &x, const Line &y, const Line &z, const Line &w) {
+                sums[q][b] = Line::add(Line::add(sums[q][b], Line::add(x, y)), Line::add(z, w));
             });
         for (std::size_t q = 0; q < n_queries; ++q)
             for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, Line::below_top(sums[q][b]));
     }
-
-    template <typename Sums, typename Out>
-    BITRANK_INLINE void scan16(Out out) {
-        Sums sums[n_queries][n_blocks];
-        Line parts[n_queries][n_blocks];
-        std::size_t fine = 0, middle = 0, test_from = 0;
-        for (std::size_t q = 0; q < n_queries; ++q) {
-            for (std::size_t b = 0; b < n_blocks; ++b) sums[q][b] = Sums::zero();
-            fine = fine > tables[q].fine ? fine : tables[q].fine;
-            middle = middle > tables[q].middle ? middle : tables[q].middle;
-            test_from = test_from > tables[q].test_from ? test_from : tables[q].test_from;
-        }
-        const auto any_within = [&] {
-            std::uint64_t any = 0;
-            for (std::size_t q = 0; q < n_queries; ++q)
-                for (std::size_t b = 0; b < n_blocks; ++b) any |= sums[q][b].within(tables[q].limit);
-            return any != 0;
-        };
-        const auto widen = [&](std::size_t, std::size_t b, std::size_t q, const Line &line) { sums[q][b].add(line); };
-        const auto keep = [&](std::size_t half, std::size_t b, std::size_t q, const Line &line) {
-            parts[q][b] = half ? Line::add(parts[q][b], line) : line;
-        };
-        const auto keep_on = [&](std::size_t, std::size_t b, std::size_t q, const Line &line) {
-            parts[q][b] = Line::add(parts[q][b], line);
-        };
-        const auto widen_parts = [&] {
-BITRANK_UNROLL(4)
-            for (std::size_t q = 0; q < n_queries; ++q)
-BITRANK_UNROLL(4)
-                for (std::size_t b = 0; b < n_blocks; ++b) sums[q][b].add(parts[q][b]);
-        };
-        const std::size_t n = n_steps();
-        std::size_t s = 0;
-        while (s < n) {
-            std::size_t stop = s < test_from ? test_from : s + steps_between_tests;
-            if (stop > n) stop = n;
-            for (; s < stop && s < fine; ++s) step(s, widen);
-            for (; s < stop && s < middle; ++s) {
-                step(s, keep);
-                widen_parts();
-            }
-            for (; s + 1 < stop; s += 2) {
-                step(s, keep);
-                step(s + 1, keep_on);
-                widen_parts();
-            }
-            if (s < stop) {
-                step(s, keep);
-                widen_parts();
-                ++s;
-            }
-            if (s < n && !any_within()) {
-                for (std::size_t q = 0; q < n_queries; ++q)
-                    for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, 0);
-                return;
-            }
-        }
-        for (std::size_t q = 0; q < n_queries; ++q)
-            for (std::size_t b = 0; b < n_blocks; ++b) out(b, q, sums[q][b].within(tables[q].limit));
-    }
 };
 
-// Scan the blocks of `now`, some at a time; the last ones of `live` are followed by the next super-block.
-template <typename Tile, std::size_t n_blocks, typename Scan>
-BITRANK_INLINE std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
-                                                              std::uint64_t &now, std::uint64_t live,
-                                                              std::uint64_t *survivors, Scan scan) {
-    std::uint64_t with_survivors = 0;
+// Scan the blocks of `now`, some at a time; the last ones of `live` are followed by the next super-block. Calls
+// out(block, query, lanes within the limit).
+template <typename Tile, std::size_t n_blocks, typename Scan, typename Out>
+BITRANK_INLINE void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, Scan scan,
+                              Out out) {
     const std::size_t stride = tile.n_bytes * lane_count;
     std::uint64_t later = now ? live & ~std::uint64_t{0} << __builtin_ctzll(now) : 0;
     std::size_t past_end = lane_count;
@@ -176,7 +113,7 @@ BITRANK_INLINE std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
         later &= later - 1;
         return number;
     };
-    for (std::size_t skipped = 0; skipped < bytes_ahead || skipped < n_blocks * stride; skipped += stride) take_later();
+    for (std::size_t skipped = 0; skipped < tile_bytes_ahead || skipped < n_blocks * stride; skipped += stride) take_later();
     while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
         std::size_t numbers[n_blocks];
         for (std::size_t &number : numbers) {
@@ -185,24 +122,25 @@ BITRANK_INLINE std::uint64_t for_tiles(Tile &tile, const std::uint8_t *blocks,
             now &= now - 1;
         }
         for (auto &next : tile.next) next = blocks + take_later() * stride;
-        scan(tile, [&](std::size_t b, std::size_t q, std::uint64_t lanes) {
-            survivors[q * lane_count + numbers[b]] = lanes;
-            with_survivors |= std::uint64_t{lanes != 0} << numbers[b];
-        });
+        scan(tile, [&](std::size_t b, std::size_t q, std::uint64_t lanes) { out(numbers[b], q, lanes); });
     }
-    return with_survivors;
 }
 
 template <typename Line, std::size_t n_queries, std::size_t fixed_bytes>
 std::uint64_t rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
                      std::uint64_t *survivors) {
     constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
+    std::uint64_t with_survivors = 0;
     const auto scan = [](auto &tile, auto out) { tile.scan8(out); };
+    const auto out = [&](std::size_t number, std::size_t q, std::uint64_t lanes) {
+        survivors[q * lane_count + number] = lanes;
+        with_survivors |= std::uint64_t{lanes != 0} << number;
+    };
     Tile<Line, n_blocks, n_queries, fixed_bytes> tile(tables);
-    const std::uint64_t out = for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
-    if (!now) return out;
+    for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, scan, out);
     Tile<Line, 1, n_queries, fixed_bytes> single(tables);
-    return out | for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
+    for_tiles<decltype(single), 1>(single, blocks, now, live, scan, out);
+    return with_survivors;
 }
 
 template <typename Line, std::size_t n_queries>
@@ -215,28 +153,10 @@ std::uint64_t rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint6
     }
 }
 
-template <typename Line, typename Sums, std::size_t n_queries>
-std::uint64_t rows16_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
-               std::uint64_t *survivors) {
-    constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
-    const auto scan = [](auto &tile, auto out) { tile.template scan16<Sums>(out); };
-    Tile<Line, n_blocks, n_queries, 0> tile(tables);
-    const std::uint64_t out = for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, survivors, scan);
-    if (!now) return out;
-    Tile<Line, 1, n_queries, 0> single(tables);
-    return out | for_tiles<decltype(single), 1>(single, blocks, now, live, survivors, scan);
-}
-
 template <typename Line>
 std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
            std::uint64_t *survivors) {
     return rows8_of<Line, 1>(blocks, now, live, &tables, survivors);
-}
-
-template <typename Line, typename Sums>
-std::uint64_t rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-            std::uint64_t *survivors) {
-    return rows16_of<Line, Sums, 1>(blocks, now, live, &tables, survivors);
 }
 
 // Bounds of a super-block hold two lines per byte: the value of the first row of each block, and ones in the bits that
@@ -254,7 +174,7 @@ inline Line shared_weight(const Line &difference, const std::uint8_t *table) {
 
 template <typename Line>
 std::uint64_t blocks8(const std::uint8_t *bounds, const Tables &tables) {
-    Line sums = Line::same(static_cast<std::uint8_t>(254 - tables.limit));
+    Line sums = Line::same(static_cast<std::uint8_t>(254 - tables.block_limit));
     for (std::size_t byte = 0; byte < tables.n_bytes; ++byte)
         sums = Line::add(sums, shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32));
     return Line::below_top(sums);
@@ -264,8 +184,8 @@ template <typename Line, typename Sums>
 std::uint64_t blocks16(const std::uint8_t *bounds, const Tables &tables) {
     Sums sums = Sums::zero();
     for (std::size_t byte = 0; byte < tables.n_bytes; ++byte)
-        sums.add(shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32));
-    return sums.within(tables.limit);
+        sums.add(shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32), 0x10001);
+    return sums.within(tables.block_limit);
 }
 
 template <typename Line>
@@ -286,17 +206,28 @@ void round_down(const float *weights, std::size_t n, float scale, std::uint8_t *
     }
 }
 
-// Floats: 16 sums; zero(), add_where(differences, mask, weight) and add(sums), store(p); and
-//         differences(lanes, query, out): 16 bytes as words.
+// Floats: 16 sums; zero(), add_where(differences, mask, weight) and add(sums), store(p); the type Difference, and
+//         differences(lanes, query, out) of 16 bytes.
 template <typename Floats>
 void differences(const std::uint8_t *lanes, const std::uint8_t *query, std::size_t n_bytes, std::uint32_t *out) {
+    auto *to = reinterpret_cast<typename Floats::Difference *>(out);
     for (std::size_t byte = 0; byte < n_bytes; ++byte)
-        Floats::differences(lanes + byte * lane_count, query[byte], out + byte * rows_together);
+        Floats::differences(lanes + byte * lane_count, query[byte], to + byte * rows_together);
 }
 
 template <typename Floats>
-void distances(const std::uint32_t *differences, const BitPlace *places, const float *weights, std::size_t n_bits,
+void set_row(const std::uint8_t *row, std::size_t stride, const std::uint8_t *query, std::size_t n_bytes, std::size_t i,
+             std::uint32_t *out) {
+    using Difference = typename Floats::Difference;
+    auto *to = reinterpret_cast<Difference *>(out) + i;
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        to[byte * rows_together] = static_cast<Difference>(row[byte * stride] ^ query[byte]);
+}
+
+template <typename Floats>
+void distances(const std::uint32_t *given, const BitPlace *places, const float *weights, std::size_t n_bits,
                float *out) {
+    const auto *differences = reinterpret_cast<const typename Floats::Difference *>(given);
     Floats total = Floats::zero();
     std::size_t bit = 0;
     for (; bit + 8 <= n_bits; bit += 8) {
@@ -314,8 +245,19 @@ BITRANK_UNROLL(8)
 
 template <typename Line, typename Sums, typename Floats>
 constexpr Scanner scanner_of() {
-    return {Line::index_bits, rows8<Line>,   rows16<Line, Sums>,   rows8_of<Line, 4>, rows16_of<Line, Sums, 4>,
-            blocks8<Line>,    blocks16<Line, Sums>, uniform<Line>, round_down, differences<Floats>, distances<Floats>};
+    return {Line::index_bits,
+            rows8<Line>,
+            rows8_of<Line, 4>,
+            rows16<Line, Sums>,
+            prepare<Line>,
+            rows16_of_four<Line, Sums>,
+            blocks8<Line>,
+            blocks16<Line, Sums>,
+            uniform<Line>,
+            round_down,
+            differences<Floats>,
+            set_row<Floats>,
+            distances<Floats>};
 }
 
 }  // namespace

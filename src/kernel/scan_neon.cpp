@@ -51,6 +51,9 @@ struct Line {
     static Line add(const Line &x, const Line &y) {
         return each([&](int i) { return vqaddq_u8(x.v[i], y.v[i]); });
     }
+    static Line average(const Line &x, const Line &y) {
+        return each([&](int i) { return vrhaddq_u8(x.v[i], y.v[i]); });
+    }
     static std::uint64_t below_top(const Line &x) {
         const Line in = each([&](int i) { return vmvnq_u8(vceqq_u8(x.v[i], vdupq_n_u8(255))); });
         return mask_of(in.v[0], in.v[1], in.v[2], in.v[3]);
@@ -66,10 +69,11 @@ struct Sums {
         for (auto &lanes : out.v) lanes = vdupq_n_u16(0);
         return out;
     }
-    void add(const Line &x) {
+    void add(const Line &x, std::uint32_t factor) {
+        const uint8x16_t factors = vdupq_n_u8(static_cast<std::uint8_t>(factor));
         for (int i = 0; i < 4; ++i) {
-            v[2 * i] = vaddw_u8(v[2 * i], vget_low_u8(x.v[i]));
-            v[2 * i + 1] = vaddw_high_u8(v[2 * i + 1], x.v[i]);
+            v[2 * i] = vmlal_u8(v[2 * i], vget_low_u8(x.v[i]), vget_low_u8(factors));
+            v[2 * i + 1] = vmlal_high_u8(v[2 * i + 1], x.v[i], factors);
         }
     }
     std::uint64_t within(std::uint16_t limit) const {
@@ -82,6 +86,7 @@ struct Sums {
 };
 
 struct Floats {
+    using Difference = std::uint32_t;
     float32x4_t v[4];
 
     static Floats zero() { return {{vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0)}}; }

@@ -48,6 +48,9 @@ struct Line {
             return sum < 255 ? sum : 255;
         });
     }
+    static Line average(const Line &a, const Line &b) {
+        return each([&](std::size_t i) { return (a.lanes[i] + b.lanes[i] + 1) / 2; });
+    }
     static std::uint64_t below_top(const Line &a) {
         std::uint64_t out = 0;
         for (std::size_t i = 0; i < lane_count; ++i) out |= std::uint64_t{a.lanes[i] != 255} << i;
@@ -60,8 +63,9 @@ struct Sums {
     std::uint16_t lanes[lane_count];
 
     static Sums zero() { return Sums{}; }
-    void add(const Line &line) {
-        for (std::size_t i = 0; i < lane_count; ++i) lanes[i] = static_cast<std::uint16_t>(lanes[i] + line.lanes[i]);
+    void add(const Line &line, std::uint32_t factor) {
+        for (std::size_t i = 0; i < lane_count; ++i)
+            lanes[i] = static_cast<std::uint16_t>(lanes[i] + line.lanes[i] * (factor & 0xffff));
     }
     std::uint64_t within(std::uint16_t limit) const {
         std::uint64_t out = 0;
@@ -71,6 +75,7 @@ struct Sums {
 };
 
 struct Floats {
+    using Difference = std::uint32_t;
     float lanes[rows_together];
 
     static Floats zero() { return Floats{}; }

@@ -13,13 +13,14 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // Queries that share a super-block while it is in the cache.
-constexpr std::size_t queries_together = 16;
+constexpr std::size_t queries_together = 32;
 
 // Super-blocks visited best first, to bring the limit near its final value; the rest follow in memory order.
-constexpr std::size_t supers_best_first = 32;
+constexpr std::size_t supers_best_first = 32, supers_best_first_of_long_codes = 4;
 
-// Queries that share their scans visit at most one of this many super-blocks best first, each on its own.
-constexpr std::size_t supers_per_best = 32;
+// Queries that share their scans visit at most one of this many super-blocks best first, each on its own, and at most
+// one for this many hits.
+constexpr std::size_t supers_per_best = 32, hits_per_best = 24;
 
 // Start one thread per this many super-blocks; fewer do not pay for a thread.
 constexpr std::size_t supers_worth_a_thread = 64;
@@ -27,7 +28,7 @@ constexpr std::size_t supers_worth_a_thread = 64;
 // Search for one query with all threads.
 std::vector<Hit> search_one_query(const Search &task, std::size_t q, const std::vector<Super> &supers) {
     Pass pass(task, q, supers);
-    pass.best_first(supers, supers_best_first);
+    pass.best_first(supers, pass.short_code() ? supers_best_first : supers_best_first_of_long_codes);
     std::vector<std::size_t> left;
     for (std::size_t i = 0; i < supers.size(); ++i)
         if (pass.within_reach(i)) left.push_back(i);
@@ -67,8 +68,8 @@ std::vector<std::vector<Hit>> search(const Search &given) {
     }
     const std::size_t together =
         std::clamp(task.n_queries / std::max<std::size_t>(1, task.n_threads), std::size_t{1}, queries_together);
-    const std::size_t n_best =
-        together < queries_per_scan ? supers_best_first : std::min(supers_best_first, 1 + supers.size() / supers_per_best);
+    const std::size_t n_shared = 1 + std::min(supers.size() / supers_per_best, task.k / hits_per_best);
+    const std::size_t n_best = together < queries_per_scan ? supers_best_first : std::min(supers_best_first, n_shared);
     parallel_for((task.n_queries + together - 1) / together, task.n_threads, [&](std::size_t group) {
         std::vector<Pass> passes;
         passes.reserve(together);
@@ -76,9 +77,8 @@ std::vector<std::vector<Hit>> search(const Search &given) {
             passes.emplace_back(task, q, supers);
             passes.back().best_first(supers, n_best);
         }
-        for (std::size_t i = 0; i < supers.size(); ++i)
-            for (std::size_t p = 0; p < passes.size(); p += queries_per_scan)
-                Pass::visit_together(&passes[p], std::min(queries_per_scan, passes.size() - p), supers, i);
+        AlignedBytes prepared(passes[0].prepared_size());
+        for (std::size_t i = 0; i < supers.size(); ++i) Pass::visit_together(passes, supers, i, prepared);
         for (std::size_t p = 0; p < passes.size(); ++p) out[group * together + p] = passes[p].finished_top().sorted();
     });
     return out;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace bitrank {
 namespace {
@@ -9,9 +10,10 @@ namespace {
 // Bounds ignore weights smaller than this share of the heaviest, and no reach is smaller: sums never underflow.
 constexpr float smallest = 1e-30f;
 
-// Look-ups are summed in 8 bits as long as the sum of all their weights is below this: few rows differ from the query in
-// so many bits that 255 is too small, and a sum that saturates is still a lower bound.
-constexpr float largest_part = 320;
+// Sums of all weights in 16 bits, less than 65535 since averages are rounded up.
+constexpr float largest_sum = 60000;
+
+constexpr float largest_factor = 127, tables_per_group = steps_per_group * Lookups::per_step;
 
 // Fill a table of sums: bit i of an index adds weight_of(i).
 template <typename WeightOf>
@@ -43,19 +45,17 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
       prefix(lookups.n_steps() + 1, 0),
       scanner_(&scanner),
       bits_(order.bits, order.bits + order.n_bits),
-      step_weights_(lookups.n_steps(), 0) {
+      heaviest_(lookups.n_groups(), smallest) {
     order.bits = bits_.data();
     if (unit == 0) unit = 1;
     std::vector<float> permuted(std::max(order.n_bytes(), lookups.n_steps() * lookups.step_bytes()) * 8, 0);
     for (std::size_t i = 0; i < order.n_bits; ++i) {
         positions[bits_[i]] = static_cast<std::uint16_t>(i);
-        places[bits_[i]] = {static_cast<std::uint32_t>(i / 8 * rows_together), 0x80u >> i % 8};
+        places[bits_[i]] = {static_cast<std::uint32_t>(i / 8 * rows_together), (0x80u >> i % 8) * 0x01010101u};
         if (weights[bits_[i]] == 0) free[i / 8] |= static_cast<std::uint8_t>(0x80 >> i % 8);
         const float weight = weights[bits_[i]] / unit;
         permuted[i] = weight < smallest ? 0 : weight;
     }
-    for (const float weight : permuted) deviation_ += weight * weight / 4;
-    deviation_ = std::sqrt(deviation_);
     for (std::size_t half = 0; half < 2 * order.n_bytes(); ++half)
         fill_sums(&half_weights[half * 16], 4, [&](std::size_t i) { return permuted[half * 4 + 3 - i]; });
     const std::size_t n_entries = lookups.n_entries();
@@ -63,12 +63,11 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
         fill_sums(&row_weights[table * n_entries], lookups.index_bits,
                   [&](std::size_t i) { return permuted[lookups.bit(table, i)]; });
         const float heaviest = row_weights[(table + 1) * n_entries - 1];
-        heaviest_entry_ = std::max(heaviest_entry_, heaviest);
-        if (table % 2) heaviest_pair_ = std::max(heaviest_pair_, heaviest + row_weights[table * n_entries - 1]);
-        step_weights_[table / Lookups::per_step] += heaviest;
+        const std::size_t step = table / Lookups::per_step;
+        heaviest_[step / steps_per_group] = std::max(heaviest_[step / steps_per_group], heaviest);
+        prefix[step + 1] += heaviest;
     }
-    for (std::size_t step = 0; step < step_weights_.size(); ++step)
-        prefix[step + 1] = prefix[step] + step_weights_[step];
+    std::partial_sum(prefix.begin(), prefix.end(), prefix.begin());
     if (!short_code()) quantise(scale(static_cast<float>(order.n_bits)), nominal);
 }
 
@@ -76,28 +75,40 @@ float Weighting::scale(float reach) const {
     reach = std::max(reach, smallest);
     if (short_code()) return even ? std::floor(254 / std::max(reach, 1.0f)) : 254 / reach;
     if (even) return 1;
-    // Rounding down loses half a unit per look-up. More than a third of the deviation of random distances, or 2 % of the
-    // reach, would let too many rows survive; finer units would be widened more often. A weight beyond the reach need not
-    // be exact, and the sum of all weights fits 16 bits.
-    const float largest_loss = std::max(std::min(0.3f * deviation_, 0.02f * reach), smallest);
-    return std::min({0.5f * static_cast<float>(lookups.n_tables()) / largest_loss,
-                     255 / std::clamp(heaviest_entry_, smallest, reach),
-                     largest_part / std::clamp(heaviest_pair_, smallest, reach),
-                     65535 / std::max(prefix.back(), smallest)});
+    return 1 / std::min(reach, *std::max_element(heaviest_.begin(), heaviest_.end()));
 }
 
 void Weighting::quantise(float scale, Quantised &out) const {
-    out.scale = scale;
+    out.scale = out.row_scale = out.block_scale = scale;
     out.rows.resize(row_weights.size());
     out.blocks.resize(half_weights.size());
-    scanner_->round_down(row_weights.data(), row_weights.size(), scale, out.rows.data());
-    scanner_->round_down(half_weights.data(), half_weights.size(), scale, out.blocks.data());
-    if (short_code()) return;
-    const std::size_t n_steps = step_weights_.size();
-    const auto sum = [&](std::size_t step) { return scale * (step < n_steps ? step_weights_[step] : 0); };
-    std::size_t &fine = out.fine, &middle = out.middle;
-    for (fine = n_steps; fine > 0 && sum(fine - 1) <= largest_part; --fine) {}
-    for (middle = n_steps; middle > fine && sum(middle - 1) + sum(middle) <= largest_part; --middle) {}
+    if (short_code()) {
+        scanner_->round_down(row_weights.data(), row_weights.size(), scale, out.rows.data());
+    } else {
+        // The two half bytes of a byte may exceed 8 bits if all their bits differ.
+        out.block_scale = even ? 1 : std::min(160 * scale, largest_sum / std::max(prefix.back(), smallest));
+        quantise_groups(scale, out);
+    }
+    scanner_->round_down(half_weights.data(), half_weights.size(), out.block_scale, out.blocks.data());
+}
+
+// The tables of a group use all 8 bits. Its factor makes up for it: a group of lighter bits has a smaller one.
+void Weighting::quantise_groups(float scale, Quantised &out) const {
+    // If all weights are equal, entries are multiples of 16: their averages are exact, and sums count bits.
+    const float most = std::min(largest_factor * 255 * scale,
+                                largest_sum * tables_per_group / std::max(prefix.back(), smallest));
+    const std::size_t n_values = static_cast<std::size_t>(tables_per_group) * lookups.n_entries();
+    out.factors.clear();
+    out.rounding = 0;
+    for (std::size_t group = 0; group < heaviest_.size(); ++group) {
+        const float exact = std::ceil(most * std::min(heaviest_[group], 1 / scale) / 255);
+        const float factor = even ? 1 : std::clamp(exact, 1.0f, largest_factor);
+        const std::size_t first = group * n_values, n = std::min(n_values, row_weights.size() - first);
+        scanner_->round_down(&row_weights[first], n, even ? tables_per_group : most / factor, &out.rows[first]);
+        out.factors.push_back(static_cast<std::uint32_t>(factor) * 0x10001u);
+        if (!even) out.rounding += factor * 2;  // half a unit per level of the averages of 16
+    }
+    out.row_scale = even ? 1 : most / tables_per_group;
 }
 
 }  // namespace bitrank

@@ -1,17 +1,35 @@
 // Weights prepared for one order of bits and one path, once for all queries that share them.
 #pragma once
 
+#include <new>
 #include <vector>
 
 #include "layout.hpp"
 
 namespace bitrank {
 
-// Tables of a weighting, rounded down to whole units of 1 / scale; indexed by differences.
+// Memory that starts at a cache line: a table that straddles two takes twice as long to load.
+template <typename T>
+struct LineAllocator {
+    using value_type = T;
+    static constexpr std::align_val_t alignment{64};
+
+    LineAllocator() = default;
+    template <typename U>
+    LineAllocator(const LineAllocator<U> &) {}
+    T *allocate(std::size_t n) { return static_cast<T *>(::operator new(n * sizeof(T), alignment)); }
+    void deallocate(T *p, std::size_t) { ::operator delete(p, alignment); }
+    bool operator==(const LineAllocator &) const { return true; }
+};
+using AlignedBytes = std::vector<std::uint8_t, LineAllocator<std::uint8_t>>;
+
+// Tables of a weighting, rounded down to whole units; indexed by differences.
 struct Quantised {
-    float scale = 0;
-    std::vector<std::uint8_t> rows, blocks;  // see Tables
-    std::size_t fine = 0, middle = 0;
+    float scale = 0;                                  // see Weighting::scale
+    float row_scale = 0, block_scale = 0;             // units of the sums of rows and blocks per unit of bounds
+    float rounding = 0;                               // the most that averages add to a sum
+    std::vector<std::uint8_t> rows, blocks;           // see Tables
+    std::vector<std::uint32_t> factors;
 };
 
 class Weighting {
@@ -22,7 +40,8 @@ public:
     // Whether bounds are summed in 8 bits; longer codes would lose too much by rounding down.
     bool short_code() const { return order.n_bytes() <= 16; }
 
-    // The scale of tables for bounds within the reach.
+    // The scale of tables for bounds within the reach: for short codes, the units of 8-bit sums; for long ones, the inverse
+    // of the heaviest entry that must be exact.
     float scale(float reach) const;
     void quantise(float scale, Quantised &out) const;
 
@@ -40,11 +59,11 @@ public:
     Quantised nominal;                     // for long codes: tables for any reach beyond the heaviest entries
 
 private:
+    void quantise_groups(float scale, Quantised &out) const;
+
     const Scanner *scanner_;
     std::vector<std::uint16_t> bits_;
-    std::vector<float> step_weights_;
-    float heaviest_entry_ = 0, heaviest_pair_ = 0;
-    float deviation_ = 0;  // standard deviation of the distances of random codes
+    std::vector<float> heaviest_;  // the heaviest entry of the tables of each group
 };
 
 }  // namespace bitrank

@@ -157,6 +157,27 @@ std::vector<std::uint8_t> tables_of(const std::vector<unsigned> &weights, const 
     return out;
 }
 
+// The sum of the 16-bit functions for one row: averages of 16 look-ups, rounded up pair by pair, times factors.
+unsigned sum_of_averages(const Lookups &lookups, const std::vector<std::uint8_t> &tables,
+                         const std::vector<std::uint32_t> &factors, const std::vector<std::uint8_t> &row) {
+    unsigned sum = 0;
+    for (std::size_t group = 0; group < lookups.n_groups(); ++group) {
+        std::vector<unsigned> values(16, 0);
+        for (std::size_t table = group * 16; table < std::min(lookups.n_tables(), group * 16 + 16); ++table) {
+            std::size_t index = 0;
+            for (std::size_t i = 0; i < lookups.index_bits; ++i) {
+                const std::size_t bit = lookups.bit(table, i);
+                if (bit < row.size() * 8) index |= std::size_t{row[bit / 8] >> (7 - bit % 8) & 1u} << i;
+            }
+            values[table % 16] = tables[table * lookups.n_entries() + index];
+        }
+        for (std::size_t n = 8; n; n /= 2)
+            for (std::size_t i = 0; i < n; ++i) values[i] = (values[2 * i] + values[2 * i + 1] + 1) / 2;
+        sum += values[0] * (factors[group] & 0xffff);
+    }
+    return sum;
+}
+
 }  // namespace
 
 // The scans alone, with arbitrary tables and limits for four queries: all paths find the rows of plain sums.
@@ -170,54 +191,74 @@ void test_scans(std::size_t n_cases) {
         for (std::size_t byte = 0; byte < n_bytes; ++byte)  // some blocks of equal rows
             for (std::size_t b = 0; b < 64; b += 3) bounds[(byte * 2 + 1) * 64 + b] = 255;
         for (auto &byte : shared) byte = static_cast<std::uint8_t>(below(1 + 400 / n_bytes) & 127);
-        // No sum of eight look-ups of six bits exceeds 255.
+        // No entry exceeds 255, and no sum 16 bits.
+        const unsigned heaviest = wide ? 43 : 4;
+        std::vector<std::uint32_t> factors(32);
+        for (auto &factor : factors) factor = static_cast<std::uint32_t>(1 + below(14)) * 0x10001u;
         std::vector<unsigned> weights[queries_per_scan];
         std::vector<std::uint8_t> queries[queries_per_scan];
         std::uint16_t limits[queries_per_scan];
-        std::size_t fine = below(20), middle = fine + below(20), test_from = below(70);
+        const std::size_t test_from = below(70);
         for (std::size_t q = 0; q < queries_per_scan; ++q) {
-            for (std::size_t i = 0; i < n_bits; ++i) weights[q].push_back(static_cast<unsigned>(below(wide ? 6 : 4)));
+            for (std::size_t i = 0; i < n_bits; ++i) weights[q].push_back(static_cast<unsigned>(below(heaviest)));
             for (std::size_t i = 0; i < n_bytes; ++i) queries[q].push_back(static_cast<std::uint8_t>(random_bits()));
-            const std::size_t most = wide ? n_bits * 3 : std::min<std::size_t>(255, n_bits * 2);
+            const std::size_t most = wide ? n_bits * 10 : std::min<std::size_t>(255, n_bits * 2);
             limits[q] = static_cast<std::uint16_t>(below(most));
         }
-        const auto sum = [&](std::size_t b, std::size_t lane, std::size_t q) {
-            unsigned out = 0;
-            for (std::size_t bit = 0; bit < n_bits; ++bit) {
-                const unsigned value = blocks[(b * n_bytes + bit / 8) * 64 + lane] ^ queries[q][bit / 8];
-                out += value >> (7 - bit % 8) & 1 ? weights[q][bit] : 0;
-            }
-            return out;
-        };
         const std::uint64_t live = random_bits() | random_bits();
         const std::uint64_t now = live & random_bits() & random_bits() & (below(2) ? ~std::uint64_t{0} : random_bits());
-        std::vector<std::uint64_t> expected(queries_per_scan * 64), survivors(queries_per_scan * 64);
-        for (std::uint64_t left = now; left; left &= left - 1)
-            for (std::size_t q = 0; q < queries_per_scan; ++q) {
-                const auto b = static_cast<std::size_t>(std::countr_zero(left));
-                expected[q * 64 + b] = 0;
-                for (std::size_t lane = 0; lane < 64; ++lane)
-                    expected[q * 64 + b] |= std::uint64_t{sum(b, lane, q) <= limits[q]} << lane;
-            }
+        std::vector<std::uint64_t> survivors(queries_per_scan * 64);
         for (const std::string &path : path_names()) {
             const Scanner &one = *bitrank::path(path)->scanner;
             const std::string where = path + ", " + std::to_string(n_bytes) + " bytes";
+            const Lookups lookups{n_bytes, one.index_bits};
             std::vector<std::uint8_t> rows[queries_per_scan];
             Tables tables[queries_per_scan];
             for (std::size_t q = 0; q < queries_per_scan; ++q) {
-                rows[q] = tables_of(weights[q], queries[q], {n_bytes, one.index_bits});
-                tables[q] = {n_bytes, rows[q].data(), shared.data(), queries[q].data(), limits[q], fine, middle, test_from};
+                rows[q] = tables_of(weights[q], queries[q], lookups);
+                tables[q] = {n_bytes,   rows[q].data(), shared.data(),  queries[q].data(),
+                             limits[q], limits[q],      factors.data(), test_from};
             }
-            const auto check_rows = [&](std::size_t n_queries) {
-                for (std::uint64_t left = now; left; left &= left - 1)
-                    for (std::size_t q = 0; q < n_queries; ++q) {
-                        const auto b = static_cast<std::size_t>(std::countr_zero(left));
-                        check(survivors[q * 64 + b] == expected[q * 64 + b], "rows by plain sums", where);
-                    }
+            const auto sum = [&](std::size_t q, const std::vector<std::uint8_t> &row) {
+                if (wide) return sum_of_averages(lookups, rows[q], factors, row);
+                unsigned out = 0;
+                for (std::size_t bit = 0; bit < n_bits; ++bit)
+                    out += (row[bit / 8] ^ queries[q][bit / 8]) >> (7 - bit % 8) & 1 ? weights[q][bit] : 0;
+                return out;
             };
-            (wide ? one.rows16 : one.rows8)(blocks.data(), now, live, tables[0], survivors.data());
+            const auto check_rows = [&](std::size_t n_queries) {
+                for (std::uint64_t left = now; left; left &= left - 1) {
+                    const auto b = static_cast<std::size_t>(std::countr_zero(left));
+                    for (std::size_t lane = 0; lane < 64; ++lane) {
+                        std::vector<std::uint8_t> row(n_bytes);
+                        for (std::size_t byte = 0; byte < n_bytes; ++byte) row[byte] = blocks[(b * n_bytes + byte) * 64 + lane];
+                        for (std::size_t q = 0; q < n_queries; ++q)
+                            check((survivors[q * 64 + b] >> lane & 1) == (sum(q, row) <= limits[q]), "rows by plain sums",
+                                  where);
+                    }
+                }
+            };
+            struct Survivors {
+                std::uint64_t *words;
+                std::size_t n_queries;
+                static void take(void *self, std::size_t b, const std::uint64_t *rows) {
+                    const auto &out = *static_cast<Survivors *>(self);
+                    for (std::size_t q = 0; q < out.n_queries; ++q) out.words[q * 64 + b] = rows[q];
+                }
+            } taken{survivors.data(), 1};
+            std::fill(survivors.begin(), survivors.end(), 0);
+            if (wide) one.rows16(blocks.data(), now, live, turn % 4 == 1, tables[0], {Survivors::take, &taken});
+            else one.rows8(blocks.data(), now, live, tables[0], survivors.data());
             check_rows(1);
-            (wide ? one.rows16_of_four : one.rows8_of_four)(blocks.data(), now, live, tables, survivors.data());
+            std::fill(survivors.begin(), survivors.end(), 0);
+            taken.n_queries = queries_per_scan;
+            if (wide) {
+                std::vector<std::uint8_t> prepared(64 * 64 * lookups.n_steps());
+                one.prepare(blocks.data(), now, n_bytes, prepared.data());
+                one.rows16_of_four(blocks.data(), prepared.data(), blocks.data(), now, tables, {Survivors::take, &taken});
+            } else {
+                one.rows8_of_four(blocks.data(), now, live, tables, survivors.data());
+            }
             check_rows(queries_per_scan);
             check((wide ? one.blocks16 : one.blocks8)(bounds.data(), tables[0]) ==
                       (wide ? scalar_scanner.blocks16 : scalar_scanner.blocks8)(bounds.data(), tables[0]),

@@ -1,0 +1,222 @@
+// Bounds of long codes for four queries: one block at a time, included by scan_loops.hpp.
+#pragma once
+
+#include "scan.hpp"
+
+namespace bitrank {
+namespace {
+
+// Tables of so many groups of steps, for four queries, stay in the first level of the cache while a few blocks are scanned.
+constexpr std::size_t groups_at_once = 6, blocks_at_once = 8;
+
+// A line is prefetched into the second level of the cache when so many bytes before it are scanned.
+constexpr std::size_t bytes_ahead = 1024;
+
+// Where an index takes bits of three bytes, its line is computed once for all queries.
+template <typename Line>
+void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared) {
+    if constexpr (Line::index_bits == 6) {
+        const std::size_t n_steps = (n_bytes + 2) / 3;
+        for (; now; now &= now - 1) {
+            const auto number = static_cast<std::size_t>(__builtin_ctzll(now));
+            const std::uint8_t *block = blocks + number * n_bytes * lane_count;
+            std::uint8_t *out = prepared + number * n_steps * lane_count;
+            for (std::size_t s = 0; s < n_steps; ++s) {
+                Line lines[3], indices[4];
+                for (std::size_t i = 0; i < 3; ++i)
+                    lines[i] = Line::load(block + (s * 3 + i < n_bytes ? s * 3 + i : n_bytes - 1) * lane_count);
+                Line::expand(lines, indices);
+                Line::store(out + s * lane_count, indices[3]);
+            }
+        }
+    }
+}
+
+// A block scanned for four queries, or one or four blocks for one query, group by group: sums are by query or by block.
+template <typename Line, typename Sums, std::size_t n_queries, std::size_t n_blocks>
+struct BlockScan {
+    static constexpr std::size_t n_sums = n_queries * n_blocks;
+    static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
+    static constexpr std::size_t n_entries = std::size_t{1} << Line::index_bits;
+
+    const Tables *tables;
+    std::size_t n_bytes;
+    const std::uint8_t *prepared;  // for four queries
+    // What is prefetched into the second level of the cache: for four queries a line per step; for one block every line,
+    // those of the same block first; for four blocks of one query, which are likely to be there, nothing.
+    const std::uint8_t *ahead;
+    std::size_t turn;
+    const std::uint8_t *blocks[n_blocks];
+
+    // Average the look-ups of a step: work(number of the sum, average).
+    template <bool is_last, typename Work>
+    BITRANK_INLINE void average(std::size_t s, Work work) const {
+        Line indices[n_blocks][Lookups::per_step];
+BITRANK_UNROLL(4)
+        for (std::size_t b = 0; b < n_blocks; ++b) {
+            Line lines[step_bytes];
+BITRANK_UNROLL(3)
+            for (std::size_t i = 0; i < step_bytes; ++i) {
+                const std::size_t byte = s * step_bytes + i;
+                // Tables past the last byte are zero: any line will do.
+                lines[i] = Line::load(blocks[b] + (is_last && byte >= n_bytes ? n_bytes - 1 : byte) * lane_count);
+            }
+            if constexpr (Line::index_bits == 6 && n_queries > 1) {
+                for (std::size_t i = 0; i < 3; ++i) indices[b][i] = lines[i];
+                indices[b][3] = Line::load(prepared + s * lane_count);
+            } else {
+                Line::expand(lines, indices[b]);
+            }
+        }
+        if constexpr (n_queries > 1) {
+            __builtin_prefetch(ahead + s * lane_count, 0, 2);
+        } else if constexpr (n_blocks == 1) {
+            const std::uint8_t *from = (s < turn ? blocks[0] : ahead) + s * step_bytes * lane_count + bytes_ahead;
+            for (std::size_t i = 0; i < step_bytes; ++i) __builtin_prefetch(from + i * lane_count, 0, 2);
+        }
+BITRANK_UNROLL(4)
+        for (std::size_t q = 0; q < n_queries; ++q) {
+            const std::uint8_t *table = tables[q].rows + s * Lookups::per_step * n_entries;
+            const auto t0 = Line::table(table), t1 = Line::table(table + n_entries),
+                       t2 = Line::table(table + 2 * n_entries), t3 = Line::table(table + 3 * n_entries);
+BITRANK_UNROLL(4)
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                work(q * n_blocks + b,
+                     Line::average(Line::average(Line::look_up(t0, indices[b][0]), Line::look_up(t1, indices[b][1])),
+                                   Line::average(Line::look_up(t2, indices[b][2]), Line::look_up(t3, indices[b][3]))));
+        }
+    }
+
+    // Add the average of a group of steps, of which the code has the first few.
+    template <std::size_t n_steps, bool is_last>
+    BITRANK_INLINE void add_group(std::size_t group, Sums *sums) const {
+        const std::size_t s = group * steps_per_group;
+        const Line none = Line::same(0);
+        Line first[n_sums], second[n_sums];
+        average<is_last>(s, [&](std::size_t i, const Line &line) { first[i] = line; });
+        for (std::size_t i = 0; i < n_sums; ++i) second[i] = none;
+        if constexpr (n_steps > 1) average<is_last>(s + 1, [&](std::size_t i, const Line &line) { second[i] = line; });
+        for (std::size_t i = 0; i < n_sums; ++i) first[i] = Line::average(first[i], second[i]);
+        for (std::size_t i = 0; i < n_sums; ++i) second[i] = none;
+        if constexpr (n_steps == 3)
+            average<is_last>(s + 2, [&](std::size_t i, const Line &line) { second[i] = Line::average(line, none); });
+        if constexpr (n_steps == 4) {
+            average<is_last>(s + 2, [&](std::size_t i, const Line &line) { second[i] = line; });
+            average<is_last>(s + 3, [&](std::size_t i, const Line &line) { second[i] = Line::average(second[i], line); });
+        }
+        for (std::size_t i = 0; i < n_sums; ++i)
+            sums[i].add(Line::average(first[i], second[i]), tables[i / n_blocks].factors[group]);
+    }
+
+    BITRANK_INLINE void add_groups(std::size_t group, std::size_t stop, Sums *sums) const {
+        for (; group < stop && (group + 1) * steps_per_group * step_bytes <= n_bytes; ++group)
+            add_group<steps_per_group, false>(group, sums);
+        if (group == stop) return;
+        switch ((n_bytes + step_bytes - 1) / step_bytes - group * steps_per_group) {
+            case 1: return add_group<1, true>(group, sums);
+            case 2: return add_group<2, true>(group, sums);
+            case 3: return add_group<3, true>(group, sums);
+            default: return add_group<4, true>(group, sums);
+        }
+    }
+};
+
+template <typename Line, typename Sums>
+void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
+                    std::uint64_t now, const Tables *tables, Taker taker) {
+    constexpr std::size_t n_queries = queries_per_scan;
+    BlockScan<Line, Sums, n_queries, 1> quad{tables, tables->n_bytes, nullptr, nullptr, 0, {}};
+    const std::size_t stride = quad.n_bytes * lane_count;
+    const std::size_t n_steps = (quad.n_bytes + quad.step_bytes - 1) / quad.step_bytes;
+    const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
+    const auto place = [&](std::size_t number, std::size_t i) {
+        quad.blocks[0] = blocks + number * stride;
+        quad.prepared = prepared + number * n_steps * lane_count;
+        quad.ahead = ahead + i * stride;
+    };
+    const auto take = [&](std::size_t number, const Sums *sums) {
+        std::uint64_t rows[n_queries], any = 0;
+        for (std::size_t q = 0; q < n_queries; ++q) any |= rows[q] = sums[q].within(tables[q].limit);
+        if (any) taker.take(taker.self, number, rows);
+    };
+    if (n_groups <= groups_at_once) {
+        for (std::size_t i = 0; now; now &= now - 1, ++i) {
+            const auto number = static_cast<std::size_t>(__builtin_ctzll(now));
+            Sums sums[n_queries] = {Sums::zero(), Sums::zero(), Sums::zero(), Sums::zero()};
+            place(number, i);
+            quad.add_groups(0, n_groups, sums);
+            take(number, sums);
+        }
+        return;
+    }
+    while (now) {
+        Sums saved[blocks_at_once][n_queries];
+        std::size_t numbers[blocks_at_once], n = 0;
+        for (; n < blocks_at_once && now; now &= now - 1) numbers[n++] = static_cast<std::size_t>(__builtin_ctzll(now));
+        for (std::size_t group = 0; group < n_groups; group += groups_at_once) {
+            const std::size_t stop = group + groups_at_once < n_groups ? group + groups_at_once : n_groups;
+            for (std::size_t i = 0; i < n; ++i) {
+                Sums sums[n_queries];
+                for (std::size_t q = 0; q < n_queries; ++q) sums[q] = group ? saved[i][q] : Sums::zero();
+                place(numbers[i], i);
+                quad.add_groups(group, stop, sums);
+                if (stop == n_groups) take(numbers[i], sums);
+                else
+                    for (std::size_t q = 0; q < n_queries; ++q) saved[i][q] = sums[q];
+            }
+        }
+        ahead += n * stride;
+    }
+}
+
+// A block whose rows are all beyond reach after half of the code is left. Later that costs more than it saves: memory is
+// read fastest without gaps. Returns the number of groups before the test.
+inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups) {
+    const std::size_t first_test = (tables.test_from + steps_per_group - 1) / steps_per_group;
+    return 2 * first_test <= n_groups ? first_test : n_groups;
+}
+
+// Scan the blocks of `now`, `n_blocks` at a time; the last of `live` is followed by the next super-block.
+template <typename Line, typename Sums, std::size_t n_blocks>
+void rows16_by(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, const Tables &tables, Taker taker) {
+    BlockScan<Line, Sums, 1, n_blocks> scan{&tables, tables.n_bytes, nullptr, nullptr, 0, {}};
+    const std::size_t stride = scan.n_bytes * lane_count;
+    const std::size_t n_steps = (scan.n_bytes + scan.step_bytes - 1) / scan.step_bytes;
+    const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
+    const std::size_t n_first = groups_before_test(tables, n_groups);
+    scan.turn = stride > bytes_ahead ? (stride - bytes_ahead) / (scan.step_bytes * lane_count) : 0;
+    while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
+        std::size_t numbers[n_blocks];
+        Sums sums[n_blocks];
+        for (std::size_t b = 0; b < n_blocks; ++b, now &= now - 1) {
+            numbers[b] = static_cast<std::size_t>(__builtin_ctzll(now));
+            scan.blocks[b] = blocks + numbers[b] * stride;
+            sums[b] = Sums::zero();
+        }
+        const std::uint64_t later = live & ~std::uint64_t{1} << numbers[n_blocks - 1];
+        const std::size_t next = later ? static_cast<std::size_t>(__builtin_ctzll(later)) : lane_count;
+        scan.ahead = blocks + next * stride - stride;
+        const auto any_within = [&] {
+            std::uint64_t any = 0;
+            for (const Sums &sum : sums) any |= sum.within(tables.limit);
+            return any != 0;
+        };
+        scan.add_groups(0, n_first, sums);
+        if (n_first < n_groups) {
+            if (!any_within()) continue;
+            scan.add_groups(n_first, n_groups, sums);
+        }
+        for (std::size_t b = 0; b < n_blocks; ++b)
+            if (const std::uint64_t rows = sums[b].within(tables.limit)) taker.take(taker.self, numbers[b], &rows);
+    }
+}
+
+template <typename Line, typename Sums>
+void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool in_order, const Tables &tables,
+            Taker taker) {
+    if (!in_order) rows16_by<Line, Sums, Line::blocks_of_one>(blocks, now, live, tables, taker);
+    rows16_by<Line, Sums, 1>(blocks, now, live, tables, taker);
+}
+
+}  // namespace
+}  // namespace bitrank
