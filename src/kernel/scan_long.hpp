@@ -37,7 +37,6 @@ template <typename Line, typename Sums, std::size_t n_queries, std::size_t n_blo
 struct BlockScan {
     static constexpr std::size_t n_sums = n_queries * n_blocks;
     static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
-    static constexpr std::size_t n_entries = std::size_t{1} << Line::index_bits;
 
     const Tables *tables;
     std::size_t n_bytes;
@@ -76,14 +75,12 @@ BITRANK_UNROLL(3)
         }
 BITRANK_UNROLL(4)
         for (std::size_t q = 0; q < n_queries; ++q) {
-            const std::uint8_t *table = tables[q].rows + s * Lookups::per_step * n_entries;
-            const auto t0 = Line::table(table), t1 = Line::table(table + n_entries),
-                       t2 = Line::table(table + 2 * n_entries), t3 = Line::table(table + 3 * n_entries);
+            const StepTables<Line> at_step(tables[q], s);
 BITRANK_UNROLL(4)
             for (std::size_t b = 0; b < n_blocks; ++b)
-                work(q * n_blocks + b,
-                     Line::average(Line::average(Line::look_up(t0, indices[b][0]), Line::look_up(t1, indices[b][1])),
-                                   Line::average(Line::look_up(t2, indices[b][2]), Line::look_up(t3, indices[b][3]))));
+                at_step.look_up(indices[b], [&](const Line &x, const Line &y, const Line &z, const Line &w) {
+                    work(q * n_blocks + b, Line::average(Line::average(x, y), Line::average(z, w)));
+                });
         }
     }
 

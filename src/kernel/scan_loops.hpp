@@ -3,9 +3,10 @@
 // picked by the linker for another.
 //
 // Line: load(p), same(value), table(p) -> the entries of a table, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) ->
-//       half bytes, store(p, a), look_up(table, a), look_up16(table, a), add(a, b) with saturation, average(a, b) rounded up,
-//       below_top(a) -> lanes that are not 255; index_bits, and expand(lines, indices): the indices of the four look-ups of a step; blocks_of_one and
-//       blocks_of_four: how many blocks fit the registers for one query, and for four.
+//       half bytes, store(p, a), look_up(table, a), look_up16(table, a), add(a, b) with saturation, average(a, b)
+//       rounded up, below_top(a) -> lanes that are not 255; index_bits, and expand(lines, indices): the indices of the
+//       four look-ups of a step; blocks_of_one and blocks_of_four: how many blocks fit the registers for one query, and
+//       for four.
 // Sums: 64 sums of 16 bits; zero(), add(line of values, factor), within(limit) -> lanes.
 #pragma once
 
@@ -20,6 +21,34 @@
 #define BITRANK_UNROLL(n) BITRANK_DO_PRAGMA(GCC unroll n)
 #define BITRANK_INLINE inline __attribute__((always_inline))
 #endif
+
+namespace bitrank {
+namespace {
+
+// The tables of a step, and their look-ups.
+template <typename Line>
+struct StepTables {
+    static constexpr std::size_t n_entries = std::size_t{1} << Line::index_bits;
+    using Table = decltype(Line::table(nullptr));
+
+    Table t0, t1, t2, t3;
+
+    BITRANK_INLINE StepTables(const Tables &tables, std::size_t s)
+        : StepTables(tables.rows + s * Lookups::per_step * n_entries) {}
+    BITRANK_INLINE explicit StepTables(const std::uint8_t *first)
+        : t0(Line::table(first)), t1(Line::table(first + n_entries)), t2(Line::table(first + 2 * n_entries)),
+          t3(Line::table(first + 3 * n_entries)) {}
+
+    // Call work(four values).
+    template <typename Work>
+    BITRANK_INLINE void look_up(const Line *indices, Work work) const {
+        work(Line::look_up(t0, indices[0]), Line::look_up(t1, indices[1]), Line::look_up(t2, indices[2]),
+             Line::look_up(t3, indices[3]));
+    }
+};
+
+}  // namespace
+}  // namespace bitrank
 
 #include "scan_long.hpp"
 
@@ -43,7 +72,6 @@ inline void expand_half_bytes(const Line *lines, Line *indices) {
 template <typename Line, std::size_t n_blocks, std::size_t n_queries, std::size_t fixed_bytes>
 struct Tile {
     static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
-    static constexpr std::size_t n_entries = std::size_t{1} << Line::index_bits;
 
     const std::uint8_t *blocks[n_blocks], *next[n_blocks];  // next: what a later tile will scan
     const Tables *tables;
@@ -72,13 +100,12 @@ BITRANK_UNROLL(3)
         }
 BITRANK_UNROLL(4)
         for (std::size_t q = 0; q < n_queries; ++q) {
-            const std::uint8_t *table = tables[q].rows + s * Lookups::per_step * n_entries;
-            const auto t0 = Line::table(table), t1 = Line::table(table + n_entries),
-                       t2 = Line::table(table + 2 * n_entries), t3 = Line::table(table + 3 * n_entries);
+            const StepTables<Line> at_step(tables[q], s);
 BITRANK_UNROLL(4)
             for (std::size_t b = 0; b < n_blocks; ++b)
-                work(b, q, Line::look_up(t0, indices[b][0]), Line::look_up(t1, indices[b][1]),
-                     Line::look_up(t2, indices[b][2]), Line::look_up(t3, indices[b][3]));
+                at_step.look_up(indices[b], [&](const Line &x, const Line &y, const Line &z, const Line &w) {
+                    work(b, q, x, y, z, w);
+                });
         }
     }
 
