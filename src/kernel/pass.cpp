@@ -22,7 +22,7 @@ constexpr std::size_t dense_rows = 4;
 constexpr std::size_t sampled_supers = 8, supers_without_gain = 4;
 
 // Codes of so many bytes may stay in the cache from one search to the next.
-constexpr std::size_t cached_bytes = std::size_t{1} << 23;
+constexpr std::size_t cached_bytes = std::size_t{1} << 24;
 
 // Whether the rows of a block or super-block differ only in the free bits.
 bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std::uint8_t *free, std::size_t n_bytes) {
@@ -51,7 +51,7 @@ Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
       scanner_(task.scanner),
       top_(task.k, task.radius),
       reach_(query_.reach(top_.limit())),
-      in_order_(supers.size() * super_rows * n_bytes_ > cached_bytes),
+      cached_(supers.size() * super_rows * n_bytes_ <= cached_bytes),
       scanned_(supers.size(), 0) {
     bounds_.reserve(supers.size());
     for (const Super &super : supers) {

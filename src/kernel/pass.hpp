@@ -86,7 +86,7 @@ private:
     std::size_t n_scanned_ = 0;
     Row rows_[rows_together];  // survivors that wait for their exact distances
     std::size_t n_rows_ = 0;
-    bool in_order_;            // blocks are read in the order of memory
+    bool cached_;              // whether codes may be in the cache from an earlier search
     std::vector<std::uint64_t> scanned_;  // per super-block, the blocks scanned before it is visited
     std::vector<float> bounds_;           // per super-block; infinity once visited
 };

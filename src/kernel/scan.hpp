@@ -76,8 +76,8 @@ struct Scanner {
     // The same for four queries: survivors has 64 words per query. Returns the blocks with survivors of any of them.
     std::uint64_t (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
                                    const Tables *tables, std::uint64_t *survivors);
-    // For long codes; `in_order` if blocks come from memory, which is read fastest from the first byte to the last.
-    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool in_order, const Tables &tables,
+    // For long codes; `cached` unless blocks come from memory, which is read fastest from the first byte to the last.
+    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool cached, const Tables &tables,
                    Taker taker);
     // For the blocks of `now`, fill `prepared` with what all queries look up alike: 64 x n_steps x 64 bytes per super-block.
     void (*prepare)(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared);

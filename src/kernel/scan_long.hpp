@@ -9,8 +9,12 @@ namespace {
 // Tables of so many groups of steps, for four queries, stay in the first level of the cache while a few blocks are scanned.
 constexpr std::size_t groups_at_once = 6, blocks_at_once = 8;
 
-// A line is prefetched into the second level of the cache when so many bytes before it are scanned.
-constexpr std::size_t bytes_ahead = 1024;
+// For one query, a line is prefetched into the second level of the cache when so many bytes before it are scanned: few if
+// it comes from memory, where the processor looks ahead by itself, many if it comes from the third level.
+constexpr std::size_t bytes_ahead = 1024, cached_bytes_ahead = 16384;
+
+// Four blocks of at most so many bytes per row are scanned at a time: longer ones crowd the first level of the cache.
+constexpr std::size_t most_bytes_of_four_blocks = 64;
 
 // Where an index takes bits of three bytes, its line is computed once for all queries.
 template <typename Line>
@@ -41,10 +45,10 @@ struct BlockScan {
     const Tables *tables;
     std::size_t n_bytes;
     const std::uint8_t *prepared;  // for four queries
-    // What is prefetched into the second level of the cache: for four queries a line per step; for one block every line,
-    // those of the same block first; for four blocks of one query, which are likely to be there, nothing.
+    // What is prefetched: for four queries a line per step. For one query, every line so many bytes ahead of those of a
+    // step: before the turn as seen from the block, then as seen from `ahead`.
     const std::uint8_t *ahead;
-    std::size_t turn;
+    std::size_t turn, n_ahead;
     const std::uint8_t *blocks[n_blocks];
 
     // Average the look-ups of a step: work(number of the sum, average).
@@ -69,9 +73,11 @@ BITRANK_UNROLL(3)
         }
         if constexpr (n_queries > 1) {
             __builtin_prefetch(ahead + s * lane_count, 0, 2);
-        } else if constexpr (n_blocks == 1) {
-            const std::uint8_t *from = (s < turn ? blocks[0] : ahead) + s * step_bytes * lane_count + bytes_ahead;
-            for (std::size_t i = 0; i < step_bytes; ++i) __builtin_prefetch(from + i * lane_count, 0, 2);
+        } else {
+            for (std::size_t b = 0; b < n_blocks; ++b) {
+                const std::uint8_t *from = (n_blocks > 1 || s < turn ? blocks[b] : ahead) + s * step_bytes * lane_count;
+                for (std::size_t i = 0; i < step_bytes; ++i) __builtin_prefetch(from + n_ahead + i * lane_count, 0, 2);
+            }
         }
 BITRANK_UNROLL(4)
         for (std::size_t q = 0; q < n_queries; ++q) {
@@ -122,7 +128,7 @@ template <typename Line, typename Sums>
 void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
                     std::uint64_t now, const Tables *tables, Taker taker) {
     constexpr std::size_t n_queries = queries_per_scan;
-    BlockScan<Line, Sums, n_queries, 1> quad{tables, tables->n_bytes, nullptr, nullptr, 0, {}};
+    BlockScan<Line, Sums, n_queries, 1> quad{tables, tables->n_bytes, nullptr, nullptr, 0, 0, {}};
     const std::size_t stride = quad.n_bytes * lane_count;
     const std::size_t n_steps = (quad.n_bytes + quad.step_bytes - 1) / quad.step_bytes;
     const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
@@ -175,13 +181,15 @@ inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups
 
 // Scan the blocks of `now`, `n_blocks` at a time; the last of `live` is followed by the next super-block.
 template <typename Line, typename Sums, std::size_t n_blocks>
-void rows16_by(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, const Tables &tables, Taker taker) {
-    BlockScan<Line, Sums, 1, n_blocks> scan{&tables, tables.n_bytes, nullptr, nullptr, 0, {}};
+void rows16_by(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, bool cached, const Tables &tables,
+               Taker taker) {
+    BlockScan<Line, Sums, 1, n_blocks> scan{&tables, tables.n_bytes, nullptr, nullptr, 0, 0, {}};
     const std::size_t stride = scan.n_bytes * lane_count;
     const std::size_t n_steps = (scan.n_bytes + scan.step_bytes - 1) / scan.step_bytes;
     const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
     const std::size_t n_first = groups_before_test(tables, n_groups);
-    scan.turn = stride > bytes_ahead ? (stride - bytes_ahead) / (scan.step_bytes * lane_count) : 0;
+    scan.n_ahead = cached ? cached_bytes_ahead : bytes_ahead;
+    scan.turn = stride > scan.n_ahead ? (stride - scan.n_ahead) / (scan.step_bytes * lane_count) : 0;
     while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
         std::size_t numbers[n_blocks];
         Sums sums[n_blocks];
@@ -209,10 +217,11 @@ void rows16_by(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t liv
 }
 
 template <typename Line, typename Sums>
-void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool in_order, const Tables &tables,
+void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool cached, const Tables &tables,
             Taker taker) {
-    if (!in_order) rows16_by<Line, Sums, Line::blocks_of_one>(blocks, now, live, tables, taker);
-    rows16_by<Line, Sums, 1>(blocks, now, live, tables, taker);
+    if (cached && tables.n_bytes <= most_bytes_of_four_blocks)
+        rows16_by<Line, Sums, Line::blocks_of_one>(blocks, now, live, cached, tables, taker);
+    rows16_by<Line, Sums, 1>(blocks, now, live, cached, tables, taker);
 }
 
 }  // namespace
