@@ -11,10 +11,6 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// Blocks scanned before any super-block, the nearest ones of the nearest super-blocks: they give the first limit.
-// The bits of the first bytes decide: most rows of a block share no others.
-constexpr std::size_t seed_supers = 8, seed_bytes = 8, seed_blocks = 32, seed_blocks_of_long_codes = 8;
-
 // Of 16 neighbouring rows, score all at once if at least this many survive.
 constexpr std::size_t dense_rows = 4;
 
@@ -23,13 +19,6 @@ constexpr std::size_t sampled_supers = 8, supers_without_gain = 4;
 
 // Codes of so many bytes may stay in the cache from one search to the next.
 constexpr std::size_t cached_bytes = std::size_t{1} << 24;
-
-// Whether the rows of a block or super-block differ only in the free bits.
-bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std::uint8_t *free, std::size_t n_bytes) {
-    for (std::size_t byte = 0; byte < n_bytes; ++byte)
-        if ((agree[byte * stride] | free[byte]) != 255) return false;
-    return true;
-}
 
 }  // namespace
 
@@ -57,58 +46,6 @@ Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
     for (const Super &super : supers) {
         const std::uint8_t *shared = super.segment->supers + super.number * 2 * n_bytes_;
         bounds_.push_back(query_.bound(shared, shared + 1, 2, n_bytes_));
-    }
-}
-
-void Pass::best_first(const std::vector<Super> &supers, std::size_t n) {
-    // Break ties by memory order, in which the ids of equal codes ascend.
-    const auto farther = [&](std::size_t a, std::size_t b) {
-        return bounds_[a] != bounds_[b] ? bounds_[a] > bounds_[b] : a > b;
-    };
-    std::vector<std::size_t> heap;
-    for (std::size_t i = 0; i < supers.size(); ++i)
-        if (within_reach(i)) heap.push_back(i);
-    std::make_heap(heap.begin(), heap.end(), farther);
-    if (heap.size() > 1) scan_nearest_blocks(supers, heap, farther);
-    for (; n && !heap.empty(); --n) {
-        const std::size_t i = heap.front();
-        if (!within_reach(i)) return;
-        std::pop_heap(heap.begin(), heap.end(), farther);
-        heap.pop_back();
-        if (!heap.empty()) prefetch_bounds(supers[heap.front()]);
-        visit(supers[i], begin_visit(supers, i));
-        bounds_[i] = infinity;
-    }
-}
-
-template <typename Farther>
-void Pass::scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther) {
-    struct Block {
-        float bound;
-        std::size_t super, number;
-    };
-    std::vector<Block> blocks;
-    const std::size_t n_seed_bytes = std::min(n_bytes_, seed_bytes);
-    for (std::size_t n = 0; n < seed_supers && !heap.empty(); ++n) {
-        const std::size_t i = heap.front();
-        std::pop_heap(heap.begin(), heap.end(), farther);
-        heap.pop_back();
-        const std::uint8_t *bounds = supers[i].bounds(n_bytes_);
-        for (std::size_t b = 0; b < supers[i].n_blocks(); ++b)
-            blocks.push_back({query_.bound(bounds + b, bounds + lane_count + b, 2 * lane_count, n_seed_bytes), i, b});
-    }
-    const std::size_t n_seeds = std::min(blocks.size(), query_.short_code() ? seed_blocks : seed_blocks_of_long_codes);
-    std::partial_sort(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(n_seeds), blocks.end(),
-                      [](const Block &a, const Block &b) { return a.bound < b.bound; });
-    blocks.resize(n_seeds);
-    for (const Block &block : blocks) {
-        if (block.bound > reach_) break;
-        const Super &super = supers[block.super];
-        const std::uint8_t *agree = super.bounds(n_bytes_) + lane_count + block.number;
-        const std::uint64_t bit = std::uint64_t{1} << block.number;
-        scanned_[block.super] |= bit;
-        uniform_ = is_uniform(agree, 2 * lane_count, query_.free_bits(), n_bytes_) ? bit : 0;
-        if (without_ties(super, bit)) scan(super, bit, bit);
     }
 }
 
@@ -194,28 +131,32 @@ std::size_t Pass::blocks_at_once() const {
 
 // Queue rows of a block for their exact distances, or compute those at once where many are neighbours.
 void Pass::take_rows(const Super &super, std::size_t b, std::uint64_t rows) {
-    const Segment &segment = *super.segment;
-    const std::size_t first = (super.first_block() + b) * lane_count;
-    if (segment.wanted) rows &= segment.wanted[first / lane_count];
-    if (first + lane_count > segment.n_rows) rows &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
-    const std::uint8_t *block = super.blocks(n_bytes_) + b * n_bytes_ * lane_count;
-    const std::int64_t *ids = segment.ids + first;
-    const std::int64_t number = super.segment_row + static_cast<std::int64_t>(first);
+    rows &= wanted_rows(super, b);
     for (std::size_t lane = 0; has_at_least(rows, dense_rows) && lane < lane_count; lane += rows_together) {
         const std::uint64_t together = rows & (((std::uint64_t{1} << rows_together) - 1) << lane);
         if (!has_at_least(together, dense_rows)) continue;
         rows &= ~together;
-        score_lanes(block + lane, ids + lane, number + static_cast<std::int64_t>(lane), together >> lane);
+        score_lanes(super, b, lane, together >> lane);
     }
-    for (; rows; rows &= rows - 1) {
-        const int lane = std::countr_zero(rows);
-        // Ids are in another array, and are read once distances are known.
-        __builtin_prefetch(ids + lane);
-        query_.set_row(n_rows_, block + lane);
-        rows_[n_rows_++] = {ids + lane, number + lane};
-        if (n_rows_ == rows_together) score_rows();
-    }
+    for (; rows; rows &= rows - 1) queue_row(super, b, static_cast<std::size_t>(std::countr_zero(rows)));
     if (top_.limit() == infinity) score_rows();
+}
+
+std::uint64_t Pass::wanted_rows(const Super &super, std::size_t b) {
+    const Segment &segment = *super.segment;
+    const std::size_t block = super.first_block() + b;
+    std::uint64_t rows = segment.wanted ? segment.wanted[block] : ~std::uint64_t{0};
+    if ((block + 1) * lane_count > segment.n_rows) rows &= (std::uint64_t{1} << segment.n_rows % lane_count) - 1;
+    return rows;
+}
+
+void Pass::queue_row(const Super &super, std::size_t b, std::size_t lane) {
+    const std::int64_t *id = super.ids(b) + lane;
+    // Ids are in another array, and are read once distances are known.
+    __builtin_prefetch(id);
+    query_.set_row(n_rows_, super.block(b, n_bytes_) + lane);
+    rows_[n_rows_++] = {id, super.row(b) + static_cast<std::int64_t>(lane)};
+    if (n_rows_ == rows_together) score_rows();
 }
 
 void Pass::score_rows() {
@@ -229,9 +170,11 @@ void Pass::score_rows() {
     n_rows_ = 0;
 }
 
-void Pass::score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::int64_t number, std::uint64_t rows) {
+void Pass::score_lanes(const Super &super, std::size_t b, std::size_t lane, std::uint64_t rows) {
     float distances[rows_together];
-    query_.distances_of_lanes(lanes, distances);
+    query_.distances_of_lanes(super.block(b, n_bytes_) + lane, distances);
+    const std::int64_t *ids = super.ids(b) + lane;
+    const std::int64_t number = super.row(b) + static_cast<std::int64_t>(lane);
     bool entered = false;
     for (; rows; rows &= rows - 1) {
         const int i = std::countr_zero(rows);

@@ -19,10 +19,20 @@ struct Super {
     std::size_t first_block() const { return number * lane_count; }
     std::size_t n_blocks() const { return std::min(lane_count, segment->n_blocks() - first_block()); }
     const std::uint8_t *blocks(std::size_t n_bytes) const { return segment->blocks + first_block() * n_bytes * lane_count; }
+    const std::uint8_t *block(std::size_t b, std::size_t n_bytes) const { return blocks(n_bytes) + b * n_bytes * lane_count; }
+    const std::int64_t *ids(std::size_t b) const { return segment->ids + (first_block() + b) * lane_count; }
+    std::int64_t row(std::size_t b) const { return segment_row + static_cast<std::int64_t>((first_block() + b) * lane_count); }
     const std::uint8_t *bounds(std::size_t n_bytes) const { return segment->bounds + number * n_bytes * 2 * lane_count; }
 };
 
 std::vector<Super> supers_of(const Search &task);
+
+// Whether the rows of a block or super-block differ only in the free bits.
+inline bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std::uint8_t *free, std::size_t n_bytes) {
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        if ((agree[byte * stride] | free[byte]) != 255) return false;
+    return true;
+}
 
 class Pass {
 public:
@@ -31,7 +41,8 @@ public:
     bool short_code() const { return query_.short_code(); }
     bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
 
-    // Scan the nearest blocks of the nearest super-blocks, for a first limit, then visit the n nearest super-blocks.
+    // Visit the n nearest super-blocks. For a first limit, their nearest blocks are scanned before; of long codes, their
+    // rows with the smallest sums are scored before.
     void best_first(const std::vector<Super> &supers, std::size_t n);
 
     // Visit super-block i unless it was visited or is beyond reach.
@@ -69,8 +80,12 @@ private:
     void visit(const Super &super, std::uint64_t live);
     void scan(const Super &super, std::uint64_t now, std::uint64_t live);
     void take_rows(const Super &super, std::size_t b, std::uint64_t rows);
+    void queue_row(const Super &super, std::size_t b, std::size_t lane);
+    // Those that a search may return.
+    static std::uint64_t wanted_rows(const Super &super, std::size_t b);
+    void smallest_sums_first(const std::vector<Super> &supers, const std::vector<std::size_t> &nearest);
     void score_rows();
-    void score_lanes(const std::uint8_t *lanes, const std::int64_t *ids, std::int64_t number, std::uint64_t rows);
+    void score_lanes(const Super &super, std::size_t b, std::size_t lane, std::uint64_t rows);
     template <typename Farther>
     void scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther);
     void prefetch_bounds(const Super &super) const;

@@ -19,6 +19,9 @@ constexpr std::size_t queries_per_scan = 4;
 // Steps whose look-ups are averaged by the 16-bit functions.
 constexpr std::size_t steps_per_group = 4;
 
+// Where `sums16` has the sum of a row of a block.
+constexpr std::size_t place_of_sum(std::size_t lane) { return lane / 2 + lane % 2 * (lane_count / 2); }
+
 // How a path splits the bytes of a row into indices of tables: four look-ups per step of two bytes (half bytes, the high
 // half first), or per step of three (the low six bits of each byte, then the high two of all three, the first byte lowest).
 struct Lookups {
@@ -79,6 +82,10 @@ struct Scanner {
     // For long codes; `cached` unless blocks come from memory, which is read fastest from the first byte to the last.
     void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool cached, const Tables &tables,
                    Taker taker);
+    // The sums themselves, 64 per block of `now`: those of the even rows first.
+    void (*sums16)(const std::uint8_t *blocks, std::uint64_t now, const Tables &tables, std::uint16_t *sums);
+    // Those of 64 sums that are within the limit.
+    std::uint64_t (*within16)(const std::uint16_t *sums, std::uint16_t limit);
     // For the blocks of `now`, fill `prepared` with what all queries look up alike: 64 x n_steps x 64 bytes per super-block.
     void (*prepare)(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared);
     // `ahead` is what comes next from memory: a line is prefetched per step.

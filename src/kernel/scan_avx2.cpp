@@ -56,6 +56,18 @@ struct Sums {
         odd_a = _mm256_add_epi16(odd_a, _mm256_maddubs_epi16(x.a, high));
         odd_b = _mm256_add_epi16(odd_b, _mm256_maddubs_epi16(x.b, high));
     }
+    void store(std::uint16_t *p) const {
+        auto *lines = reinterpret_cast<__m256i *>(p);
+        _mm256_storeu_si256(lines, even_a);
+        _mm256_storeu_si256(lines + 1, even_b);
+        _mm256_storeu_si256(lines + 2, odd_a);
+        _mm256_storeu_si256(lines + 3, odd_b);
+    }
+    static Sums load(const std::uint16_t *p) {
+        const auto *lines = reinterpret_cast<const __m256i *>(p);
+        return {_mm256_loadu_si256(lines), _mm256_loadu_si256(lines + 1), _mm256_loadu_si256(lines + 2),
+                _mm256_loadu_si256(lines + 3)};
+    }
     static std::uint32_t within_half(__m256i even, __m256i odd, __m256i limit) {
         const __m256i even_in = _mm256_cmpeq_epi16(_mm256_min_epu16(even, limit), even);
         const __m256i odd_in = _mm256_cmpeq_epi16(_mm256_min_epu16(odd, limit), odd);

@@ -46,6 +46,13 @@ struct Sums {
         even = _mm512_add_epi16(even, _mm512_maddubs_epi16(x.a, low));
         odd = _mm512_add_epi16(odd, _mm512_maddubs_epi16(x.a, _mm512_slli_epi16(low, 8)));
     }
+    void store(std::uint16_t *p) const {
+        _mm512_storeu_si512(p, even);
+        _mm512_storeu_si512(p + lane_count / 2, odd);
+    }
+    static Sums load(const std::uint16_t *p) {
+        return {_mm512_loadu_si512(p), _mm512_loadu_si512(p + lane_count / 2)};
+    }
     std::uint64_t within(std::uint16_t limit) const {
         const __m512i v = _mm512_set1_epi16(static_cast<short>(limit));
         const __mmask32 even_in = _mm512_cmple_epu16_mask(even, v), odd_in = _mm512_cmple_epu16_mask(odd, v);

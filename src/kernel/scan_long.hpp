@@ -179,15 +179,16 @@ inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups
     return 2 * first_test <= n_groups ? first_test : n_groups;
 }
 
-// Scan the blocks of `now`, `n_blocks` at a time; the last of `live` is followed by the next super-block.
-template <typename Line, typename Sums, std::size_t n_blocks>
-void rows16_by(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, bool cached, const Tables &tables,
-               Taker taker) {
+// Scan the blocks of `now`, `n_blocks` at a time; the last of `live` is followed by the next super-block. Calls
+// out(block, sums), unless all rows are found to be beyond reach by then.
+template <typename Line, typename Sums, std::size_t n_blocks, typename Out>
+BITRANK_INLINE void scan_blocks(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, bool cached,
+                                const Tables &tables, bool may_stop, Out out) {
     BlockScan<Line, Sums, 1, n_blocks> scan{&tables, tables.n_bytes, nullptr, nullptr, 0, 0, {}};
     const std::size_t stride = scan.n_bytes * lane_count;
     const std::size_t n_steps = (scan.n_bytes + scan.step_bytes - 1) / scan.step_bytes;
     const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
-    const std::size_t n_first = groups_before_test(tables, n_groups);
+    const std::size_t n_first = may_stop ? groups_before_test(tables, n_groups) : n_groups;
     scan.n_ahead = cached ? cached_bytes_ahead : bytes_ahead;
     scan.turn = stride > scan.n_ahead ? (stride - scan.n_ahead) / (scan.step_bytes * lane_count) : 0;
     while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
@@ -201,27 +202,42 @@ void rows16_by(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t liv
         const std::uint64_t later = live & ~std::uint64_t{1} << numbers[n_blocks - 1];
         const std::size_t next = later ? static_cast<std::size_t>(__builtin_ctzll(later)) : lane_count;
         scan.ahead = blocks + next * stride - stride;
-        const auto any_within = [&] {
-            std::uint64_t any = 0;
-            for (const Sums &sum : sums) any |= sum.within(tables.limit);
-            return any != 0;
-        };
         scan.add_groups(0, n_first, sums);
         if (n_first < n_groups) {
-            if (!any_within()) continue;
+            std::uint64_t any = 0;
+            for (const Sums &sum : sums) any |= sum.within(tables.limit);
+            if (!any) continue;
             scan.add_groups(n_first, n_groups, sums);
         }
-        for (std::size_t b = 0; b < n_blocks; ++b)
-            if (const std::uint64_t rows = sums[b].within(tables.limit)) taker.take(taker.self, numbers[b], &rows);
+        for (std::size_t b = 0; b < n_blocks; ++b) out(numbers[b], sums[b]);
     }
+}
+
+template <typename Line, typename Sums, typename Out>
+BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool cached,
+                                   const Tables &tables, bool may_stop, Out out) {
+    if (cached && tables.n_bytes <= most_bytes_of_four_blocks)
+        scan_blocks<Line, Sums, Line::blocks_of_one>(blocks, now, live, cached, tables, may_stop, out);
+    scan_blocks<Line, Sums, 1>(blocks, now, live, cached, tables, may_stop, out);
 }
 
 template <typename Line, typename Sums>
 void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool cached, const Tables &tables,
             Taker taker) {
-    if (cached && tables.n_bytes <= most_bytes_of_four_blocks)
-        rows16_by<Line, Sums, Line::blocks_of_one>(blocks, now, live, cached, tables, taker);
-    rows16_by<Line, Sums, 1>(blocks, now, live, cached, tables, taker);
+    scan_one_query<Line, Sums>(blocks, now, live, cached, tables, true, [&](std::size_t number, const Sums &sums) {
+        if (const std::uint64_t rows = sums.within(tables.limit)) taker.take(taker.self, number, &rows);
+    });
+}
+
+template <typename Line, typename Sums>
+void sums16(const std::uint8_t *blocks, std::uint64_t now, const Tables &tables, std::uint16_t *sums) {
+    scan_one_query<Line, Sums>(blocks, now, now, true, tables, false,
+                               [&](std::size_t number, const Sums &of_block) { of_block.store(sums + number * lane_count); });
+}
+
+template <typename Sums>
+std::uint64_t within16(const std::uint16_t *sums, std::uint16_t limit) {
+    return Sums::load(sums).within(limit);
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 //       rounded up, below_top(a) -> lanes that are not 255; index_bits, and expand(lines, indices): the indices of the
 //       four look-ups of a step; blocks_of_one and blocks_of_four: how many blocks fit the registers for one query, and
 //       for four.
-// Sums: 64 sums of 16 bits; zero(), add(line of values, factor), within(limit) -> lanes.
+// Sums: 64 sums of 16 bits; zero(), add(line of values, factor), within(limit) -> lanes, store(p) and load(p) with those of
+//       even lanes first.
 #pragma once
 
 #include "scan.hpp"
@@ -276,6 +277,8 @@ constexpr Scanner scanner_of() {
             rows8<Line>,
             rows8_of<Line, 4>,
             rows16<Line, Sums>,
+            sums16<Line, Sums>,
+            within16<Sums>,
             prepare<Line>,
             rows16_of_four<Line, Sums>,
             blocks8<Line>,

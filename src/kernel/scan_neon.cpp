@@ -76,6 +76,21 @@ struct Sums {
             v[2 * i + 1] = vmlal_high_u8(v[2 * i + 1], x.v[i], factors);
         }
     }
+    void store(std::uint16_t *p) const {
+        for (int i = 0; i < 4; ++i) {
+            vst1q_u16(p + 8 * i, vuzp1q_u16(v[2 * i], v[2 * i + 1]));
+            vst1q_u16(p + lane_count / 2 + 8 * i, vuzp2q_u16(v[2 * i], v[2 * i + 1]));
+        }
+    }
+    static Sums load(const std::uint16_t *p) {
+        Sums out;
+        for (int i = 0; i < 4; ++i) {
+            const uint16x8_t even = vld1q_u16(p + 8 * i), odd = vld1q_u16(p + lane_count / 2 + 8 * i);
+            out.v[2 * i] = vzip1q_u16(even, odd);
+            out.v[2 * i + 1] = vzip2q_u16(even, odd);
+        }
+        return out;
+    }
     std::uint64_t within(std::uint16_t limit) const {
         const uint16x8_t top = vdupq_n_u16(limit);
         const Line in = Line::each([&](int i) {

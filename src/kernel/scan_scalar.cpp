@@ -67,6 +67,14 @@ struct Sums {
         for (std::size_t i = 0; i < lane_count; ++i)
             lanes[i] = static_cast<std::uint16_t>(lanes[i] + line.lanes[i] * (factor & 0xffff));
     }
+    void store(std::uint16_t *p) const {
+        for (std::size_t i = 0; i < lane_count; ++i) p[place_of_sum(i)] = lanes[i];
+    }
+    static Sums load(const std::uint16_t *p) {
+        Sums out;
+        for (std::size_t i = 0; i < lane_count; ++i) out.lanes[i] = p[place_of_sum(i)];
+        return out;
+    }
     std::uint64_t within(std::uint16_t limit) const {
         std::uint64_t out = 0;
         for (std::size_t i = 0; i < lane_count; ++i) out |= std::uint64_t{lanes[i] <= limit} << i;
