@@ -17,9 +17,6 @@ constexpr std::size_t dense_rows = 4;
 // Of the super-blocks of codes whose bounds spare no scan, bounds are computed for one of this many.
 constexpr std::size_t sampled_supers = 8, supers_without_gain = 4;
 
-// Codes of so many bytes may stay in the cache from one search to the next.
-constexpr std::size_t cached_bytes = std::size_t{1} << 24;
-
 }  // namespace
 
 std::vector<Super> supers_of(const Search &task) {
@@ -40,7 +37,7 @@ Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
       scanner_(task.scanner),
       top_(task.k, task.radius),
       reach_(query_.reach(top_.limit())),
-      cached_(supers.size() * super_rows * n_bytes_ <= cached_bytes),
+      total_bytes_(supers.size() * super_rows * n_bytes_),
       scanned_(supers.size(), 0) {
     bounds_.reserve(supers.size());
     for (const Super &super : supers) {
@@ -55,7 +52,7 @@ void Pass::visit_if_needed(const std::vector<Super> &supers, std::size_t i) {
 
 std::uint64_t Pass::begin_visit(const std::vector<Super> &supers, std::size_t i) {
     if (!(bounds_[i] < infinity && within_reach(i))) return 0;
-    if (i + 1 < supers.size() && within_reach(i + 1)) prefetch_bounds(supers[i + 1]);
+    if (i + 1 < supers.size() && worth_bounds(i + 1) && within_reach(i + 1)) prefetch_bounds(supers[i + 1]);
     const Super &super = supers[i];
     const Segment &segment = *super.segment;
     const std::size_t n_blocks = super.n_blocks();
@@ -69,11 +66,9 @@ std::uint64_t Pass::begin_visit(const std::vector<Super> &supers, std::size_t i)
             return 0;
     }
     const std::uint64_t all = ~std::uint64_t{0} >> (lane_count - n_blocks);
-    // Long codes have few bits in common: where bounds spare no scan, most are left out.
-    const bool worth_bounds = n_without_gain_ < supers_without_gain || i % sampled_supers == 0;
     std::uint64_t live = all;
     uniform_ = 0;
-    if (worth_bounds) {
+    if (worth_bounds(i)) {
         live &= blocks_within_reach(super);
         if (live) uniform_ = scanner_->uniform(super.bounds(n_bytes_), query_.free_bits(), n_bytes_);
         n_without_gain_ = live == all && !(uniform_ & all) ? n_without_gain_ + 1 : 0;
@@ -181,6 +176,11 @@ void Pass::score_lanes(const Super &super, std::size_t b, std::size_t lane, std:
         if (distances[i] <= top_.limit()) entered |= top_.add({distances[i], ids[i], number + i});
     }
     if (entered) reach_ = query_.reach(top_.limit());
+}
+
+bool Pass::worth_bounds(std::size_t i) const {
+    // Long codes have few bits in common: where bounds spare no scan, most are left out.
+    return n_without_gain_ < supers_without_gain || i % sampled_supers == 0;
 }
 
 void Pass::prefetch_bounds(const Super &super) const {

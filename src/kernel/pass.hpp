@@ -88,6 +88,8 @@ private:
     void score_lanes(const Super &super, std::size_t b, std::size_t lane, std::uint64_t rows);
     template <typename Farther>
     void scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther);
+    // Whether the bounds of the blocks of super-block i are worth computing.
+    bool worth_bounds(std::size_t i) const;
     void prefetch_bounds(const Super &super) const;
 
     std::shared_ptr<const Weighting> weighting_;
@@ -101,7 +103,7 @@ private:
     std::size_t n_scanned_ = 0;
     Row rows_[rows_together];  // survivors that wait for their exact distances
     std::size_t n_rows_ = 0;
-    bool cached_;              // whether codes may be in the cache from an earlier search
+    std::size_t total_bytes_;  // of all codes
     std::vector<std::uint64_t> scanned_;  // per super-block, the blocks scanned before it is visited
     std::vector<float> bounds_;           // per super-block; infinity once visited
 };

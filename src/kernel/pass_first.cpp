@@ -14,6 +14,9 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 // The bits of the first bytes decide: most rows of a block share no others.
 constexpr std::size_t seed_supers = 8, seed_bytes = 8, seed_blocks = 32;
 
+// Rows are prefetched so many before their turn.
+constexpr std::size_t rows_ahead = 2;
+
 // For more hits, most rows of the first super-blocks would be scored in any case.
 constexpr std::size_t largest_k_of_sums = 512;
 
@@ -98,7 +101,7 @@ void Pass::smallest_sums_first(const std::vector<Super> &supers, const std::vect
         n_scanned_ += static_cast<std::size_t>(std::popcount(live[i]));
         std::uint16_t *of_super = &sums[i * super_rows];
         const Tables tables = query_.tables(reach_);
-        scanner_->sums16(super.blocks(n_bytes_), live[i], tables, of_super);
+        scanner_->sums16(super.blocks(n_bytes_), live[i], total_bytes_, tables, of_super);
         for (std::uint64_t left = live[i]; left; left &= left - 1) {
             const auto b = static_cast<std::size_t>(std::countr_zero(left));
             const std::uint16_t *of_block = of_super + b * lane_count;
@@ -117,10 +120,17 @@ void Pass::smallest_sums_first(const std::vector<Super> &supers, const std::vect
     }
     keep_smallest();
     std::vector<std::uint64_t> scored(nearest.size() * lane_count, 0);
-    for (const std::uint64_t one : smallest) {
-        const std::size_t place = one & 0xffffffff, block = place / lane_count;
+    for (std::size_t i = 0; i < smallest.size(); ++i) {
+        const auto super_of = [&](std::size_t block) -> const Super & { return supers[nearest[block / lane_count]]; };
+        const auto place_of = [&](std::size_t j) { return static_cast<std::size_t>(smallest[j] & 0xffffffff); };
+        if (i + rows_ahead < smallest.size()) {
+            const std::size_t next = place_of(i + rows_ahead), block = next / lane_count;
+            const std::uint8_t *row = super_of(block).block(block % lane_count, n_bytes_) + next % lane_count;
+            for (std::size_t byte = 0; byte < n_bytes_; ++byte) __builtin_prefetch(row + byte * lane_count);
+        }
+        const std::size_t place = place_of(i), block = place / lane_count;
         scored[block] |= std::uint64_t{1} << place % lane_count;
-        queue_row(supers[nearest[block / lane_count]], block % lane_count, place % lane_count);
+        queue_row(super_of(block), block % lane_count, place % lane_count);
     }
     score_rows();
     for (std::size_t i = 0; i < nearest.size(); ++i) {

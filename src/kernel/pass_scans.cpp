@@ -37,7 +37,7 @@ void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
     Scan scan{this, 1, super, &now, {query_.tables(reach_)}};
     n_scanned_ += static_cast<std::size_t>(std::popcount(now));
     const std::uint8_t *blocks = super.blocks(n_bytes_);
-    if (!query_.short_code()) return scanner_->rows16(blocks, now, live, cached_, *scan.tables, {Scan::take, &scan});
+    if (!query_.short_code()) return scanner_->rows16(blocks, now, live, total_bytes_, *scan.tables, {Scan::take, &scan});
     std::uint64_t survivors[lane_count];
     for (std::uint64_t left = scanner_->rows8(blocks, now, live, *scan.tables, survivors); left; left &= left - 1) {
         const auto b = static_cast<std::size_t>(std::countr_zero(left));

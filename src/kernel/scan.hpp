@@ -79,11 +79,12 @@ struct Scanner {
     // The same for four queries: survivors has 64 words per query. Returns the blocks with survivors of any of them.
     std::uint64_t (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
                                    const Tables *tables, std::uint64_t *survivors);
-    // For long codes; `cached` unless blocks come from memory, which is read fastest from the first byte to the last.
-    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool cached, const Tables &tables,
-                   Taker taker);
+    // For long codes; `total_bytes` of the whole collection says where blocks come from.
+    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
+                   const Tables &tables, Taker taker);
     // The sums themselves, 64 per block of `now`: those of the even rows first.
-    void (*sums16)(const std::uint8_t *blocks, std::uint64_t now, const Tables &tables, std::uint16_t *sums);
+    void (*sums16)(const std::uint8_t *blocks, std::uint64_t now, std::size_t total_bytes, const Tables &tables,
+                   std::uint16_t *sums);
     // Those of 64 sums that are within the limit.
     std::uint64_t (*within16)(const std::uint16_t *sums, std::uint16_t limit);
     // For the blocks of `now`, fill `prepared` with what all queries look up alike: 64 x n_steps x 64 bytes per super-block.

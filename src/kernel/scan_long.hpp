@@ -9,12 +9,14 @@ namespace {
 // Tables of so many groups of steps, for four queries, stay in the first level of the cache while a few blocks are scanned.
 constexpr std::size_t groups_at_once = 6, blocks_at_once = 8;
 
-// For one query, a line is prefetched into the second level of the cache when so many bytes before it are scanned: few if
-// it comes from memory, where the processor looks ahead by itself, many if it comes from the third level.
-constexpr std::size_t bytes_ahead = 1024, cached_bytes_ahead = 16384;
+// For one query, a line is prefetched into the second level of the cache when so many bytes before it are scanned: many if
+// it comes from the third level, where a collection of up to `cached_bytes` may be; few if it comes from memory, where the
+// processor looks ahead by itself.
+constexpr std::size_t cached_bytes = std::size_t{3} << 23, cached_bytes_ahead = 16384, bytes_ahead = 1024;
 
-// Four blocks of at most so many bytes per row are scanned at a time: longer ones crowd the first level of the cache.
-constexpr std::size_t most_bytes_of_four_blocks = 64;
+// Several blocks of a collection of up to so many bytes are scanned at a time, if they fit the first level of the cache.
+// Others are read fastest from the first byte to the last.
+constexpr std::size_t bytes_by_blocks = std::size_t{1} << 24, n_bytes_by_blocks = 64;
 
 // Where an index takes bits of three bytes, its line is computed once for all queries.
 template <typename Line>
@@ -182,14 +184,14 @@ inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups
 // Scan the blocks of `now`, `n_blocks` at a time; the last of `live` is followed by the next super-block. Calls
 // out(block, sums), unless all rows are found to be beyond reach by then.
 template <typename Line, typename Sums, std::size_t n_blocks, typename Out>
-BITRANK_INLINE void scan_blocks(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, bool cached,
-                                const Tables &tables, bool may_stop, Out out) {
+BITRANK_INLINE void scan_blocks(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live,
+                                std::size_t total_bytes, const Tables &tables, bool may_stop, Out out) {
     BlockScan<Line, Sums, 1, n_blocks> scan{&tables, tables.n_bytes, nullptr, nullptr, 0, 0, {}};
     const std::size_t stride = scan.n_bytes * lane_count;
     const std::size_t n_steps = (scan.n_bytes + scan.step_bytes - 1) / scan.step_bytes;
     const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
     const std::size_t n_first = may_stop ? groups_before_test(tables, n_groups) : n_groups;
-    scan.n_ahead = cached ? cached_bytes_ahead : bytes_ahead;
+    scan.n_ahead = total_bytes <= cached_bytes ? cached_bytes_ahead : bytes_ahead;
     scan.turn = stride > scan.n_ahead ? (stride - scan.n_ahead) / (scan.step_bytes * lane_count) : 0;
     while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
         std::size_t numbers[n_blocks];
@@ -214,24 +216,25 @@ BITRANK_INLINE void scan_blocks(const std::uint8_t *blocks, std::uint64_t &now, 
 }
 
 template <typename Line, typename Sums, typename Out>
-BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool cached,
-                                   const Tables &tables, bool may_stop, Out out) {
-    if (cached && tables.n_bytes <= most_bytes_of_four_blocks)
-        scan_blocks<Line, Sums, Line::blocks_of_one>(blocks, now, live, cached, tables, may_stop, out);
-    scan_blocks<Line, Sums, 1>(blocks, now, live, cached, tables, may_stop, out);
+BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
+                                   std::size_t total_bytes, const Tables &tables, bool may_stop, Out out) {
+    if (total_bytes <= bytes_by_blocks && tables.n_bytes <= n_bytes_by_blocks)
+        scan_blocks<Line, Sums, Line::blocks_of_one>(blocks, now, live, total_bytes, tables, may_stop, out);
+    scan_blocks<Line, Sums, 1>(blocks, now, live, total_bytes, tables, may_stop, out);
 }
 
 template <typename Line, typename Sums>
-void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool cached, const Tables &tables,
-            Taker taker) {
-    scan_one_query<Line, Sums>(blocks, now, live, cached, tables, true, [&](std::size_t number, const Sums &sums) {
+void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
+            const Tables &tables, Taker taker) {
+    scan_one_query<Line, Sums>(blocks, now, live, total_bytes, tables, true, [&](std::size_t number, const Sums &sums) {
         if (const std::uint64_t rows = sums.within(tables.limit)) taker.take(taker.self, number, &rows);
     });
 }
 
 template <typename Line, typename Sums>
-void sums16(const std::uint8_t *blocks, std::uint64_t now, const Tables &tables, std::uint16_t *sums) {
-    scan_one_query<Line, Sums>(blocks, now, now, true, tables, false,
+void sums16(const std::uint8_t *blocks, std::uint64_t now, std::size_t total_bytes, const Tables &tables,
+            std::uint16_t *sums) {
+    scan_one_query<Line, Sums>(blocks, now, now, total_bytes, tables, false,
                                [&](std::size_t number, const Sums &of_block) { of_block.store(sums + number * lane_count); });
 }
 

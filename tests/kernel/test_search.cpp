@@ -199,6 +199,8 @@ void test_scans(std::size_t n_cases) {
         std::vector<std::uint8_t> queries[queries_per_scan];
         std::uint16_t limits[queries_per_scan];
         const std::size_t test_from = below(70);
+        // Read as in a collection that fits the cache, nearly fits it, or does not.
+        const std::size_t total_bytes = std::size_t{10'000'000} * (1 + below(3));
         for (std::size_t q = 0; q < queries_per_scan; ++q) {
             for (std::size_t i = 0; i < n_bits; ++i) weights[q].push_back(static_cast<unsigned>(below(heaviest)));
             for (std::size_t i = 0; i < n_bytes; ++i) queries[q].push_back(static_cast<std::uint8_t>(random_bits()));
@@ -226,12 +228,16 @@ void test_scans(std::size_t n_cases) {
                     out += (row[bit / 8] ^ queries[q][bit / 8]) >> (7 - bit % 8) & 1 ? weights[q][bit] : 0;
                 return out;
             };
+            const auto row_of = [&](std::size_t b, std::size_t lane) {
+                std::vector<std::uint8_t> row(n_bytes);
+                for (std::size_t byte = 0; byte < n_bytes; ++byte) row[byte] = blocks[(b * n_bytes + byte) * 64 + lane];
+                return row;
+            };
             const auto check_rows = [&](std::size_t n_queries) {
                 for (std::uint64_t left = now; left; left &= left - 1) {
                     const auto b = static_cast<std::size_t>(std::countr_zero(left));
                     for (std::size_t lane = 0; lane < 64; ++lane) {
-                        std::vector<std::uint8_t> row(n_bytes);
-                        for (std::size_t byte = 0; byte < n_bytes; ++byte) row[byte] = blocks[(b * n_bytes + byte) * 64 + lane];
+                        const std::vector<std::uint8_t> row = row_of(b, lane);
                         for (std::size_t q = 0; q < n_queries; ++q)
                             check((survivors[q * 64 + b] >> lane & 1) == (sum(q, row) <= limits[q]), "rows by plain sums",
                                   where);
@@ -247,12 +253,24 @@ void test_scans(std::size_t n_cases) {
                 }
             } taken{survivors.data(), 1};
             std::fill(survivors.begin(), survivors.end(), 0);
-            if (wide) one.rows16(blocks.data(), now, live, turn % 4 == 1, tables[0], {Survivors::take, &taken});
+            if (wide) one.rows16(blocks.data(), now, live, total_bytes, tables[0], {Survivors::take, &taken});
             else one.rows8(blocks.data(), now, live, tables[0], survivors.data());
             check_rows(1);
             std::fill(survivors.begin(), survivors.end(), 0);
             taken.n_queries = queries_per_scan;
             if (wide) {
+                std::vector<std::uint16_t> sums(64 * 64);
+                one.sums16(blocks.data(), now, total_bytes, tables[0], sums.data());
+                for (std::uint64_t left = now; left; left &= left - 1) {
+                    const auto b = static_cast<std::size_t>(std::countr_zero(left));
+                    std::uint64_t within = 0;
+                    for (std::size_t lane = 0; lane < 64; ++lane) {
+                        const unsigned expected = sum(0, row_of(b, lane));
+                        check(sums[b * 64 + place_of_sum(lane)] == expected, "plain sums", where);
+                        within |= std::uint64_t{expected <= limits[0]} << lane;
+                    }
+                    check(one.within16(&sums[b * 64], limits[0]) == within, "sums within the limit", where);
+                }
                 std::vector<std::uint8_t> prepared(64 * 64 * lookups.n_steps());
                 one.prepare(blocks.data(), now, n_bytes, prepared.data());
                 one.rows16_of_four(blocks.data(), prepared.data(), blocks.data(), now, tables, {Survivors::take, &taken});
