@@ -83,6 +83,7 @@ private:
     void queue_row(const Super &super, std::size_t b, std::size_t lane);
     // Those that a search may return.
     static std::uint64_t wanted_rows(const Super &super, std::size_t b);
+    std::uint16_t limit_of_smallest(const Super &super, std::uint64_t live, const std::uint16_t *sums) const;
     void smallest_sums_first(const std::vector<Super> &supers, const std::vector<std::size_t> &nearest);
     void score_rows();
     void score_lanes(const Super &super, std::size_t b, std::size_t lane, std::uint64_t rows);

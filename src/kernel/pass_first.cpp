@@ -14,9 +14,6 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 // The bits of the first bytes decide: most rows of a block share no others.
 constexpr std::size_t seed_supers = 8, seed_bytes = 8, seed_blocks = 32;
 
-// Rows are prefetched so many before their turn.
-constexpr std::size_t rows_ahead = 2;
-
 // For more hits, most rows of the first super-blocks would be scored in any case.
 constexpr std::size_t largest_k_of_sums = 512;
 
@@ -83,63 +80,73 @@ void Pass::scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std
     }
 }
 
+// The least limit that k of the wanted rows of a super-block are within, or else the largest.
+std::uint16_t Pass::limit_of_smallest(const Super &super, std::uint64_t live, const std::uint16_t *sums) const {
+    unsigned limit = 65535;
+    for (unsigned bit = 32768; bit; bit /= 2) {
+        std::size_t n = 0;
+        for (std::uint64_t left = live; left && n < k_; left &= left - 1) {
+            const auto b = static_cast<std::size_t>(std::countr_zero(left));
+            const auto lower = static_cast<std::uint16_t>(limit - bit);
+            n += static_cast<std::size_t>(std::popcount(scanner_->within16(sums + b * lane_count, lower) & wanted_rows(super, b)));
+        }
+        if (n >= k_) limit -= bit;
+    }
+    return static_cast<std::uint16_t>(limit);
+}
+
 // Scoring a row takes as long as scanning hundreds: score those with the smallest sums, then those whose sums are within
 // the limit that they give.
 void Pass::smallest_sums_first(const std::vector<Super> &supers, const std::vector<std::size_t> &nearest) {
-    std::vector<std::uint64_t> live, smallest;  // live blocks per super-block; sums, each with the place of its row
-    std::vector<std::uint16_t, LineAllocator<std::uint16_t>> sums(nearest.size() * super_rows);
-    const auto keep_smallest = [&] {
-        if (smallest.size() <= k_) return;
-        std::nth_element(smallest.begin(), smallest.begin() + static_cast<std::ptrdiff_t>(k_ - 1), smallest.end());
-        smallest.resize(k_);
+    struct Row {
+        std::uint32_t sum, number;  // among the rows of `nearest`
+        bool operator<(const Row &other) const { return sum < other.sum; }
     };
-    smallest.reserve(2 * k_ + lane_count);
-    std::uint64_t largest = ~std::uint64_t{0};  // of the smallest, once there are enough
+    std::vector<Row> smallest;
+    std::vector<std::uint64_t> live, scored(nearest.size() * lane_count, 0);
+    std::vector<std::uint16_t, LineAllocator<std::uint16_t>> sums(nearest.size() * super_rows);
+    std::uint16_t limit = 0;
     for (std::size_t i = 0; i < nearest.size(); ++i) {
         const Super &super = supers[nearest[i]];
         live.push_back(begin_visit(supers, nearest[i]));
+        bounds_[nearest[i]] = infinity;
         n_scanned_ += static_cast<std::size_t>(std::popcount(live[i]));
-        std::uint16_t *of_super = &sums[i * super_rows];
         const Tables tables = query_.tables(reach_);
-        scanner_->sums16(super.blocks(n_bytes_), live[i], total_bytes_, tables, of_super);
+        scanner_->sums16(super.blocks(n_bytes_), live[i], total_bytes_, tables, &sums[i * super_rows]);
+        if (i == 0) limit = std::min(tables.limit, limit_of_smallest(super, live[i], sums.data()));
         for (std::uint64_t left = live[i]; left; left &= left - 1) {
             const auto b = static_cast<std::size_t>(std::countr_zero(left));
-            const std::uint16_t *of_block = of_super + b * lane_count;
-            if (!largest) break;
-            const auto most = static_cast<std::uint16_t>(std::min<std::uint64_t>(largest - 1, tables.limit));
-            for (std::uint64_t rows = scanner_->within16(of_block, most) & wanted_rows(super, b); rows; rows &= rows - 1) {
+            const std::size_t first = i * super_rows + b * lane_count;
+            std::uint64_t rows = scanner_->within16(&sums[first], limit);
+            if (rows) rows &= wanted_rows(super, b);
+            for (; rows; rows &= rows - 1) {
                 const auto lane = static_cast<std::size_t>(std::countr_zero(rows));
-                smallest.push_back(std::uint64_t{of_block[place_of_sum(lane)]} << 32 | (i * lane_count + b) * lane_count | lane);
-            }
-            if (smallest.size() >= 2 * k_) {
-                keep_smallest();
-                largest = smallest[k_ - 1] >> 32;
+                smallest.push_back({sums[first + place_of_sum(lane)], static_cast<std::uint32_t>(first + lane)});
             }
         }
-        bounds_[nearest[i]] = infinity;
     }
-    keep_smallest();
-    std::vector<std::uint64_t> scored(nearest.size() * lane_count, 0);
-    for (std::size_t i = 0; i < smallest.size(); ++i) {
-        const auto super_of = [&](std::size_t block) -> const Super & { return supers[nearest[block / lane_count]]; };
-        const auto place_of = [&](std::size_t j) { return static_cast<std::size_t>(smallest[j] & 0xffffffff); };
-        if (i + rows_ahead < smallest.size()) {
-            const std::size_t next = place_of(i + rows_ahead), block = next / lane_count;
-            const std::uint8_t *row = super_of(block).block(block % lane_count, n_bytes_) + next % lane_count;
-            for (std::size_t byte = 0; byte < n_bytes_; ++byte) __builtin_prefetch(row + byte * lane_count);
-        }
-        const std::size_t place = place_of(i), block = place / lane_count;
-        scored[block] |= std::uint64_t{1} << place % lane_count;
-        queue_row(super_of(block), block % lane_count, place % lane_count);
+    if (smallest.size() > k_) {
+        std::nth_element(smallest.begin(), smallest.begin() + static_cast<std::ptrdiff_t>(k_ - 1), smallest.end());
+        smallest.resize(k_);
+    }
+    for (const Row &row : smallest) {
+        const std::size_t block = row.number / lane_count, lane = row.number % lane_count;
+        scored[block] |= std::uint64_t{1} << lane;
+        queue_row(supers[nearest[block / lane_count]], block % lane_count, lane);
     }
     score_rows();
     for (std::size_t i = 0; i < nearest.size(); ++i) {
+        if (!live[i]) continue;
         const Super &super = supers[nearest[i]];
-        uniform_ = live[i] ? scanner_->uniform(super.bounds(n_bytes_), query_.free_bits(), n_bytes_) : 0;
+        uniform_ = scanner_->uniform(super.bounds(n_bytes_), query_.free_bits(), n_bytes_);
+        limit = query_.row_limit(reach_);
         for (std::uint64_t left = without_ties(super, live[i]); left; left &= left - 1) {
             const auto b = static_cast<std::size_t>(std::countr_zero(left));
-            const std::uint64_t rows = scanner_->within16(&sums[(i * lane_count + b) * lane_count], query_.row_limit(reach_));
-            if (rows & ~scored[i * lane_count + b]) take_rows(super, b, rows & ~scored[i * lane_count + b]);
+            const std::size_t block = i * lane_count + b;
+            const std::uint64_t rows = scanner_->within16(&sums[block * lane_count], limit) & ~scored[block];
+            if (!rows) continue;
+            take_rows(super, b, rows);
+            limit = query_.row_limit(reach_);
         }
     }
 }
