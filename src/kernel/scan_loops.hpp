@@ -248,6 +248,7 @@ void set_row(const std::uint8_t *row, std::size_t stride, const std::uint8_t *qu
              std::uint32_t *out) {
     using Difference = typename Floats::Difference;
     auto *to = reinterpret_cast<Difference *>(out) + i;
+BITRANK_UNROLL(8)
     for (std::size_t byte = 0; byte < n_bytes; ++byte)
         to[byte * rows_together] = static_cast<Difference>(row[byte * stride] ^ query[byte]);
 }
