@@ -12,7 +12,7 @@ constexpr std::size_t groups_at_once = 6, blocks_at_once = 8;
 // For one query, a line is prefetched into the second level of the cache when so many bytes before it are scanned: many if
 // it comes from the third level, where a collection of up to `cached_bytes` may be; few if it comes from memory, where the
 // processor looks ahead by itself.
-constexpr std::size_t cached_bytes = std::size_t{3} << 23, cached_bytes_ahead = 16384, bytes_ahead = 1024;
+constexpr std::size_t cached_bytes = std::size_t{3} << 23, cached_bytes_ahead = 16384, bytes_ahead = 512;
 
 // Two blocks of a collection of up to so many bytes are scanned at a time, where they fit the registers. Others are read
 // fastest from the first byte to the last.
