@@ -19,9 +19,13 @@ struct Super {
     std::size_t first_block() const { return number * lane_count; }
     std::size_t n_blocks() const { return std::min(lane_count, segment->n_blocks() - first_block()); }
     const std::uint8_t *blocks(std::size_t n_bytes) const { return segment->blocks + first_block() * n_bytes * lane_count; }
-    const std::uint8_t *block(std::size_t b, std::size_t n_bytes) const { return blocks(n_bytes) + b * n_bytes * lane_count; }
+    const std::uint8_t *block(std::size_t b, std::size_t n_bytes) const {
+        return blocks(n_bytes) + b * n_bytes * lane_count;
+    }
     const std::int64_t *ids(std::size_t b) const { return segment->ids + (first_block() + b) * lane_count; }
-    std::int64_t row(std::size_t b) const { return segment_row + static_cast<std::int64_t>((first_block() + b) * lane_count); }
+    std::int64_t row(std::size_t b) const {
+        return segment_row + static_cast<std::int64_t>((first_block() + b) * lane_count);
+    }
     const std::uint8_t *bounds(std::size_t n_bytes) const { return segment->bounds + number * n_bytes * 2 * lane_count; }
 };
 

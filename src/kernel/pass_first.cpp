@@ -84,11 +84,12 @@ void Pass::scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std
 std::uint16_t Pass::limit_of_smallest(const Super &super, std::uint64_t live, const std::uint16_t *sums) const {
     unsigned limit = 65535;
     for (unsigned bit = 32768; bit; bit /= 2) {
+        const auto lower = static_cast<std::uint16_t>(limit - bit);
         std::size_t n = 0;
         for (std::uint64_t left = live; left && n < k_; left &= left - 1) {
             const auto b = static_cast<std::size_t>(std::countr_zero(left));
-            const auto lower = static_cast<std::uint16_t>(limit - bit);
-            n += static_cast<std::size_t>(std::popcount(scanner_->within16(sums + b * lane_count, lower) & wanted_rows(super, b)));
+            const std::uint64_t rows = scanner_->within16(sums + b * lane_count, lower) & wanted_rows(super, b);
+            n += static_cast<std::size_t>(std::popcount(rows));
         }
         if (n >= k_) limit -= bit;
     }
@@ -125,6 +126,7 @@ void Pass::smallest_sums_first(const std::vector<Super> &supers, const std::vect
             }
         }
     }
+    n_without_gain_ = 0;  // without a limit, bounds spare nothing
     if (smallest.size() > k_) {
         std::nth_element(smallest.begin(), smallest.begin() + static_cast<std::ptrdiff_t>(k_ - 1), smallest.end());
         smallest.resize(k_);

@@ -235,8 +235,9 @@ void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, s
 template <typename Line, typename Sums>
 void sums16(const std::uint8_t *blocks, std::uint64_t now, std::size_t total_bytes, const Tables &tables,
             std::uint16_t *sums) {
-    scan_one_query<Line, Sums>(blocks, now, now, total_bytes, tables, false,
-                               [&](std::size_t number, const Sums &of_block) { of_block.store(sums + number * lane_count); });
+    scan_one_query<Line, Sums>(blocks, now, now, total_bytes, tables, false, [&](std::size_t number, const Sums &of_block) {
+        of_block.store(sums + number * lane_count);
+    });
 }
 
 template <typename Sums>

@@ -25,10 +25,13 @@ constexpr std::size_t supers_per_best = 32, hits_per_best = 24;
 // Start one thread per this many super-blocks; fewer do not pay for a thread.
 constexpr std::size_t supers_worth_a_thread = 64;
 
+// How many super-blocks a query visits best first that shares no scans.
+std::size_t n_best_alone(const Pass &pass) { return pass.short_code() ? supers_best_first : supers_best_first_of_long_codes; }
+
 // Search for one query with all threads.
 std::vector<Hit> search_one_query(const Search &task, std::size_t q, const std::vector<Super> &supers) {
     Pass pass(task, q, supers);
-    pass.best_first(supers, pass.short_code() ? supers_best_first : supers_best_first_of_long_codes);
+    pass.best_first(supers, n_best_alone(pass));
     std::vector<std::size_t> left;
     for (std::size_t i = 0; i < supers.size(); ++i)
         if (pass.within_reach(i)) left.push_back(i);
@@ -69,13 +72,13 @@ std::vector<std::vector<Hit>> search(const Search &given) {
     const std::size_t together =
         std::clamp(task.n_queries / std::max<std::size_t>(1, task.n_threads), std::size_t{1}, queries_together);
     const std::size_t n_shared = 1 + std::min(supers.size() / supers_per_best, task.k / hits_per_best);
-    const std::size_t n_best = together < queries_per_scan ? supers_best_first : std::min(supers_best_first, n_shared);
     parallel_for((task.n_queries + together - 1) / together, task.n_threads, [&](std::size_t group) {
         std::vector<Pass> passes;
         passes.reserve(together);
         for (std::size_t q = group * together; q < std::min(task.n_queries, (group + 1) * together); ++q) {
             passes.emplace_back(task, q, supers);
-            passes.back().best_first(supers, n_best);
+            const std::size_t n_alone = n_best_alone(passes.back());
+            passes.back().best_first(supers, together < queries_per_scan ? n_alone : std::min(n_alone, n_shared));
         }
         AlignedBytes prepared(passes[0].prepared_size());
         for (std::size_t i = 0; i < supers.size(); ++i) Pass::visit_together(passes, supers, i, prepared);
