@@ -1,6 +1,6 @@
 """Measure `Index` beside FAISS IndexBinaryFlat over lengths, sizes and batches, and write benchmarks/results/flat.json.
 
-    python benchmarks/flat.py                       all parts (about 20 minutes)
+    python benchmarks/flat.py                       all parts (about four minutes)
     python benchmarks/flat.py small --n-bits 256    one part, one length
     BITRANK_KERNEL=avx2 FAISS_SIMD_LEVEL=AVX2 python benchmarks/flat.py    both libraries without AVX-512
 

@@ -99,11 +99,11 @@ std::uint16_t Pass::limit_of_smallest(const Super &super, std::uint64_t live, co
 // Scoring a row takes as long as scanning hundreds: score those with the smallest sums, then those whose sums are within
 // the limit that they give.
 void Pass::smallest_sums_first(const std::vector<Super> &supers, const std::vector<std::size_t> &nearest) {
-    struct Row {
-        std::uint32_t sum, number;  // among the rows of `nearest`
-        bool operator<(const Row &other) const { return sum < other.sum; }
+    struct Sum {
+        std::uint32_t value, row;  // numbered among the rows of `nearest`
+        bool operator<(const Sum &other) const { return value < other.value; }
     };
-    std::vector<Row> smallest;
+    std::vector<Sum> smallest;
     std::vector<std::uint64_t> live, scored(nearest.size() * lane_count, 0);
     std::vector<std::uint16_t, LineAllocator<std::uint16_t>> sums(nearest.size() * super_rows);
     std::uint16_t limit = 0;
@@ -131,8 +131,8 @@ void Pass::smallest_sums_first(const std::vector<Super> &supers, const std::vect
         std::nth_element(smallest.begin(), smallest.begin() + static_cast<std::ptrdiff_t>(k_ - 1), smallest.end());
         smallest.resize(k_);
     }
-    for (const Row &row : smallest) {
-        const std::size_t block = row.number / lane_count, lane = row.number % lane_count;
+    for (const Sum &sum : smallest) {
+        const std::size_t block = sum.row / lane_count, lane = sum.row % lane_count;
         scored[block] |= std::uint64_t{1} << lane;
         queue_row(supers[nearest[block / lane_count]], block % lane_count, lane);
     }

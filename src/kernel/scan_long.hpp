@@ -29,8 +29,7 @@ void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes,
             std::uint8_t *out = prepared + number * n_steps * lane_count;
             for (std::size_t s = 0; s < n_steps; ++s) {
                 Line lines[3], indices[4];
-                for (std::size_t i = 0; i < 3; ++i)
-                    lines[i] = Line::load(block + (s * 3 + i < n_bytes ? s * 3 + i : n_bytes - 1) * lane_count);
+                load_step<true>(block, s, n_bytes, lines);
                 Line::expand(lines, indices);
                 Line::store(out + s * lane_count, indices[3]);
             }
@@ -42,7 +41,7 @@ void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes,
 template <typename Line, typename Sums, std::size_t n_queries, std::size_t n_blocks>
 struct BlockScan {
     static constexpr std::size_t n_sums = n_queries * n_blocks;
-    static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
+    static constexpr std::size_t step_bytes = step_bytes_of<Line>;
 
     const Tables *tables;
     std::size_t n_bytes;
@@ -60,12 +59,7 @@ struct BlockScan {
 BITRANK_UNROLL(4)
         for (std::size_t b = 0; b < n_blocks; ++b) {
             Line lines[step_bytes];
-BITRANK_UNROLL(3)
-            for (std::size_t i = 0; i < step_bytes; ++i) {
-                const std::size_t byte = s * step_bytes + i;
-                // Tables past the last byte are zero: any line will do.
-                lines[i] = Line::load(blocks[b] + (is_last && byte >= n_bytes ? n_bytes - 1 : byte) * lane_count);
-            }
+            load_step<is_last>(blocks[b], s, n_bytes, lines);
             if constexpr (Line::index_bits == 6 && n_queries > 1) {
                 for (std::size_t i = 0; i < 3; ++i) indices[b][i] = lines[i];
                 indices[b][3] = Line::load(prepared + s * lane_count);

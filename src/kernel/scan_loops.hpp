@@ -26,6 +26,19 @@
 namespace bitrank {
 namespace {
 
+template <typename Line>
+constexpr std::size_t step_bytes_of = Line::index_bits == 4 ? 2 : 3;
+
+// The lines of a step, which may be the last. Tables past the last byte are zero: any line will do for it.
+template <bool may_be_last, typename Line>
+BITRANK_INLINE void load_step(const std::uint8_t *block, std::size_t s, std::size_t n_bytes, Line *lines) {
+BITRANK_UNROLL(3)
+    for (std::size_t i = 0; i < step_bytes_of<Line>; ++i) {
+        const std::size_t byte = s * step_bytes_of<Line> + i;
+        lines[i] = Line::load(block + (may_be_last && byte >= n_bytes ? n_bytes - 1 : byte) * lane_count);
+    }
+}
+
 // The tables of a step, and their look-ups.
 template <typename Line>
 struct StepTables {
@@ -72,7 +85,7 @@ inline void expand_half_bytes(const Line *lines, Line *indices) {
 // registers and every table is loaded once.
 template <typename Line, std::size_t n_blocks, std::size_t n_queries, std::size_t fixed_bytes>
 struct Tile {
-    static constexpr std::size_t step_bytes = Line::index_bits == 4 ? 2 : 3;
+    static constexpr std::size_t step_bytes = step_bytes_of<Line>;
 
     const std::uint8_t *blocks[n_blocks], *next[n_blocks];  // next: what a later tile will scan
     const Tables *tables;
@@ -89,14 +102,11 @@ struct Tile {
 BITRANK_UNROLL(4)
         for (std::size_t b = 0; b < n_blocks; ++b) {
             Line lines[step_bytes];
+            load_step<true>(blocks[b], s, n_bytes, lines);
+            // Into the second level: the first has few lines on their way at a time, and the scan needs them.
 BITRANK_UNROLL(3)
-            for (std::size_t i = 0; i < step_bytes; ++i) {
-                // Tables past the last byte are zero: any line will do.
-                const std::size_t byte = s * step_bytes + i < n_bytes ? s * step_bytes + i : n_bytes - 1;
-                lines[i] = Line::load(blocks[b] + byte * lane_count);
-                // Into the second level: the first has few lines on their way at a time, and the scan needs them.
-                __builtin_prefetch(next[b] + byte * lane_count, 0, 2);
-            }
+            for (std::size_t i = 0; i < step_bytes; ++i)
+                __builtin_prefetch(next[b] + (s * step_bytes + i) * lane_count, 0, 2);
             Line::expand(lines, indices[b]);
         }
 BITRANK_UNROLL(4)
