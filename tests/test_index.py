@@ -93,7 +93,7 @@ def test_every_path_on_several_super_blocks(path, n_bits, monkeypatch):
     # More super-blocks than are taken best first, so that the pass in the order of memory and the threads have work.
     monkeypatch.setenv("BITRANK_KERNEL", path)
     rng = np.random.default_rng(n_bits)
-    n = 150_000 if n_bits <= 64 else 80_000
+    n = 150_000 if n_bits <= 128 else 80_000  # of up to 128 bits, enough for sums of 8 bits
     codes = rng.integers(0, 256, (n, n_bits // 8), dtype=np.uint8)
     codes[n // 2 : n // 2 + 10_000] = codes[0]
     queries = np.concatenate([rng.integers(0, 256, (2, n_bits // 8), dtype=np.uint8), codes[:1]])

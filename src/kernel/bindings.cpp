@@ -130,25 +130,25 @@ struct Segments {
     }
 };
 
-// Weights of one or several queries for one order of bits. One row is prepared at its first search, once per path.
+// Weights of one or several queries for one order of bits. One row is prepared at its first search, once per path and kind
+// of sums.
 struct Weightings {
     std::size_t n_rows, n_bits;
     std::vector<float> weights;
     std::vector<std::uint16_t> bits;
     std::mutex lock;
-    std::map<const bitrank::Scanner *, std::shared_ptr<const bitrank::Weighting>> prepared;
+    std::map<std::pair<const bitrank::Scanner *, bool>, std::shared_ptr<const bitrank::Weighting>> prepared;
 
     Weightings(const Weights &rows, const Bits &order)
         : n_rows(rows.shape(0)), n_bits(rows.shape(1)), weights(rows.data(), rows.data() + rows.size()),
           bits(order.data(), order.data() + order.size()) {
         require(order_of(order).n_bits == n_bits, "weights must have one column per bit");
     }
-    std::shared_ptr<const bitrank::Weighting> prepare(const bitrank::Scanner *scanner) {
+    std::shared_ptr<const bitrank::Weighting> prepare(const bitrank::Search &task) {
         if (n_rows != 1) return nullptr;
         const std::lock_guard<std::mutex> guard(lock);
-        auto &weighting = prepared[scanner];
-        if (!weighting)
-            weighting = std::make_shared<bitrank::Weighting>(weights.data(), bitrank::Order{n_bits, bits.data()}, *scanner);
+        auto &weighting = prepared[{task.scanner, task.sums8()}];
+        if (!weighting) weighting = task.weighting(0);
         return weighting;
     }
 };
@@ -159,8 +159,10 @@ bitrank::Search search_of(const Codes &queries, Weightings &weightings, const Se
     require(weightings.n_rows == 1 || weightings.n_rows == queries.shape(0), "weights must have one row, or one per query");
     require(queries.shape(1) == order.n_bytes() && segments.n_bytes == order.n_bytes(),
             "queries and segments must have ceil(n_bits / 8) bytes");
-    return {queries.data(), queries.shape(0), weightings.weights.data(), weightings.n_rows != 1, order, segments.views, 1,
-            std::numeric_limits<float>::infinity(), threads, scanner, weightings.prepare(scanner)};
+    bitrank::Search task{queries.data(), queries.shape(0), weightings.weights.data(), weightings.n_rows != 1, order,
+                         segments.views, 1, std::numeric_limits<float>::infinity(), threads, scanner};
+    task.prepared = weightings.prepare(task);
+    return task;
 }
 
 template <typename T>

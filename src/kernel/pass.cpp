@@ -94,7 +94,7 @@ void Pass::visit(const Super &super, std::uint64_t live) {
 
 std::uint64_t Pass::blocks_within_reach(const Super &super) {
     if (reach_ == infinity) return ~std::uint64_t{0};
-    return (query_.short_code() ? scanner_->blocks8 : scanner_->blocks16)(super.bounds(n_bytes_), query_.tables(reach_));
+    return (query_.sums8() ? scanner_->blocks8 : scanner_->blocks16)(super.bounds(n_bytes_), query_.tables(reach_));
 }
 
 // Leave out blocks whose rows are all at one distance, unless the row with the smallest id would enter.

@@ -42,11 +42,11 @@ class Pass {
 public:
     Pass(const Search &task, std::size_t q, const std::vector<Super> &supers);
 
-    bool short_code() const { return query_.short_code(); }
+    bool sums8() const { return query_.sums8(); }
     bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
 
-    // Visit the n nearest super-blocks. For a first limit, their nearest blocks are scanned before; of long codes, their
-    // rows with the smallest sums are scored before.
+    // Visit the n nearest super-blocks. For a first limit, their nearest blocks are scanned before, or if sums have 16 bits,
+    // their rows with the smallest sums are scored before.
     void best_first(const std::vector<Super> &supers, std::size_t n);
 
     // Visit super-block i unless it was visited or is beyond reach.
@@ -58,7 +58,7 @@ public:
 
     // Bytes that `visit_together` needs.
     std::size_t prepared_size() const {
-        return query_.short_code() ? 0 : lane_count * lane_count * weighting_->lookups.n_steps();
+        return query_.sums8() ? 0 : lane_count * lane_count * weighting_->lookups.n_steps();
     }
 
     void share_limit(std::atomic<float> &shared);

@@ -14,8 +14,9 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 // The bits of the first bytes decide: most rows of a block share no others.
 constexpr std::size_t seed_supers = 8, seed_bytes = 8, seed_blocks = 32;
 
-// For more hits, most rows of the first super-blocks would be scored in any case.
-constexpr std::size_t largest_k_of_sums = 512;
+// Sums of 16 bits: the rows with the smallest in so many super-blocks give the first limit. For more hits, most of their
+// rows would be scored in any case.
+constexpr std::size_t supers_of_sums = 4, largest_k_of_sums = 512;
 
 }  // namespace
 
@@ -28,16 +29,16 @@ void Pass::best_first(const std::vector<Super> &supers, std::size_t n) {
     for (std::size_t i = 0; i < supers.size(); ++i)
         if (within_reach(i)) heap.push_back(i);
     std::make_heap(heap.begin(), heap.end(), farther);
-    if (!short_code() && k_ <= largest_k_of_sums) {
+    if (!sums8() && k_ <= largest_k_of_sums) {
         std::vector<std::size_t> nearest;
-        for (; n && !heap.empty(); --n) {
+        for (; n && nearest.size() < supers_of_sums && !heap.empty(); --n) {
             nearest.push_back(heap.front());
             std::pop_heap(heap.begin(), heap.end(), farther);
             heap.pop_back();
         }
-        return smallest_sums_first(supers, nearest);
+        smallest_sums_first(supers, nearest);
     }
-    if (short_code() && heap.size() > 1) scan_nearest_blocks(supers, heap, farther);
+    if (sums8() && heap.size() > 1) scan_nearest_blocks(supers, heap, farther);
     for (; n && !heap.empty(); --n) {
         const std::size_t i = heap.front();
         if (!within_reach(i)) return;

@@ -8,12 +8,12 @@
 namespace bitrank {
 namespace {
 
-// Blocks of long codes that are scanned for some queries before they leave the cache.
+// Blocks that are scanned with sums of 16 bits for some queries before they leave the cache.
 constexpr std::size_t blocks_together = 32;
 
 }  // namespace
 
-// A scan of long codes in progress, for some passes.
+// A scan with sums of 16 bits in progress, for some passes.
 struct Pass::Scan {
     Pass *passes;
     std::size_t n_passes;
@@ -37,7 +37,7 @@ void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
     Scan scan{this, 1, super, &now, {query_.tables(reach_)}};
     n_scanned_ += static_cast<std::size_t>(std::popcount(now));
     const std::uint8_t *blocks = super.blocks(n_bytes_);
-    if (!query_.short_code()) return scanner_->rows16(blocks, now, live, total_bytes_, *scan.tables, {Scan::take, &scan});
+    if (!query_.sums8()) return scanner_->rows16(blocks, now, live, total_bytes_, *scan.tables, {Scan::take, &scan});
     std::uint64_t survivors[lane_count];
     for (std::uint64_t left = scanner_->rows8(blocks, now, live, *scan.tables, survivors); left; left &= left - 1) {
         const auto b = static_cast<std::size_t>(std::countr_zero(left));
@@ -49,12 +49,12 @@ void Pass::visit_together(std::vector<Pass> &passes, const std::vector<Super> &s
                           AlignedBytes &prepared) {
     const Super &super = supers[i];
     const std::size_t n_passes = passes.size(), n_bytes = passes[0].n_bytes_, stride = n_bytes * lane_count;
-    const bool long_codes = !passes[0].query_.short_code();
+    const bool sums16 = !passes[0].query_.sums8();
     std::vector<std::uint64_t> live(n_passes), own(n_passes);
     for (std::size_t p = 0; p < n_passes; ++p) live[p] = passes[p].begin_visit(supers, i);
     for (;;) {
         std::uint64_t left = 0, any = 0;
-        std::size_t n_blocks = long_codes ? blocks_together : lane_count;
+        std::size_t n_blocks = sums16 ? blocks_together : lane_count;
         for (std::size_t p = 0; p < n_passes; ++p) {
             left |= live[p];
             if (live[p]) n_blocks = std::min(n_blocks, passes[p].blocks_at_once());
@@ -65,7 +65,7 @@ void Pass::visit_together(std::vector<Pass> &passes, const std::vector<Super> &s
             own[p] = passes[p].without_ties(super, now & live[p]);
             any |= own[p];
         }
-        if (long_codes) passes[0].scanner_->prepare(super.blocks(n_bytes), any, n_bytes, prepared.data());
+        if (sums16) passes[0].scanner_->prepare(super.blocks(n_bytes), any, n_bytes, prepared.data());
         const std::uint8_t *ahead = super.blocks(n_bytes) + (lane_count - static_cast<std::size_t>(std::countl_zero(now))) * stride;
         for (std::size_t p = 0; p < n_passes; p += queries_per_scan) {
             const std::size_t n = std::min(queries_per_scan, n_passes - p);
@@ -103,7 +103,7 @@ void Pass::scan_together(Pass *passes, std::size_t n_passes, const Super &super,
     }
     const Scanner &scanner = *passes->scanner_;
     const std::uint8_t *blocks = super.blocks(passes->n_bytes_);
-    if (!passes->query_.short_code())
+    if (!passes->query_.sums8())
         return scanner.rows16_of_four(blocks, prepared, ahead, any, scan.tables, {Scan::take, &scan});
     std::uint64_t survivors[queries_per_scan * lane_count];
     const std::uint64_t with_survivors = scanner.rows8_of_four(blocks, any, any, scan.tables, survivors);

@@ -77,8 +77,8 @@ Tables Query::tables(float reach) {
     if (quantised_reach_ < 0 || reach < worth_new_tables * quantised_reach_) {
         const float scale = weighting_->scale(reach);
         const float current = quantised_reach_ < 0 ? 0 : nominal_ ? weighting_->nominal.scale : quantised_.scale;
-        if (scale > (short_code() ? current : 2 * current)) {
-            nominal_ = !short_code() && scale < 2 * weighting_->nominal.scale;
+        if (scale > (sums8() ? current : 2 * current)) {
+            nominal_ = !sums8() && scale < 2 * weighting_->nominal.scale;
             if (!nominal_) weighting_->quantise(scale, quantised_);
             fold(nominal_ ? weighting_->nominal : quantised_);
         }
@@ -98,7 +98,7 @@ Tables Query::tables(float reach) {
 }
 
 std::uint16_t Query::limit_of(float sum) const {
-    return static_cast<std::uint16_t>(std::min(std::floor(sum), short_code() ? 254.0f : 65535.0f));
+    return static_cast<std::uint16_t>(std::min(std::floor(sum), sums8() ? 254.0f : 65535.0f));
 }
 
 std::uint16_t Query::row_limit(float reach) const {

@@ -12,7 +12,7 @@ public:
 
     // The bits of weight zero, permuted.
     const std::uint8_t *free_bits() const { return weighting_->free.data(); }
-    bool short_code() const { return weighting_->short_code(); }
+    bool sums8() const { return weighting_->sums8(); }
 
     // A lower bound, in the unit of `reach`, of the distance to every row that has these values in the `agree` bits of its
     // first bytes.

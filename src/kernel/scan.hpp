@@ -79,7 +79,7 @@ struct Scanner {
     // The same for four queries: survivors has 64 words per query. Returns the blocks with survivors of any of them.
     std::uint64_t (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
                                    const Tables *tables, std::uint64_t *survivors);
-    // For long codes; `total_bytes` of the whole collection says where blocks come from.
+    // With sums of 16 bits; `total_bytes` of the whole collection says where blocks come from.
     void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
                    const Tables &tables, Taker taker);
     // The sums themselves, 64 per block of `now`: those of the even rows first.

@@ -1,4 +1,4 @@
-// Bounds of long codes for four queries: one block at a time, included by scan_loops.hpp.
+// Bounds with sums of 16 bits, of long codes and of few codes: one block at a time, included by scan_loops.hpp.
 #pragma once
 
 #include "scan.hpp"

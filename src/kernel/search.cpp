@@ -13,25 +13,28 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // Queries that share a super-block while it is in the cache.
-constexpr std::size_t queries_together = 32;
+constexpr std::size_t queries_together = 64;
 
-// Super-blocks visited best first, to bring the limit near its final value; the rest follow in memory order.
+// Super-blocks visited best first, to bring the limit near its final value; the rest follow in memory order. Those of
+// long codes differ little in their bounds.
 constexpr std::size_t supers_best_first = 32, supers_best_first_of_long_codes = 4;
 
 // Queries that share their scans visit at most one of this many super-blocks best first, each on its own, and at most
 // one for this many hits.
-constexpr std::size_t supers_per_best = 32, hits_per_best = 24;
+constexpr std::size_t supers_per_best = 32, hits_per_best = 60;
 
 // Start one thread per this many super-blocks; fewer do not pay for a thread.
 constexpr std::size_t supers_worth_a_thread = 64;
 
 // How many super-blocks a query visits best first that shares no scans.
-std::size_t n_best_alone(const Pass &pass) { return pass.short_code() ? supers_best_first : supers_best_first_of_long_codes; }
+std::size_t n_best_alone(const Search &task) {
+    return task.order.n_bytes() > most_bytes_of_sums8 ? supers_best_first_of_long_codes : supers_best_first;
+}
 
 // Search for one query with all threads.
 std::vector<Hit> search_one_query(const Search &task, std::size_t q, const std::vector<Super> &supers) {
     Pass pass(task, q, supers);
-    pass.best_first(supers, n_best_alone(pass));
+    pass.best_first(supers, n_best_alone(task));
     std::vector<std::size_t> left;
     for (std::size_t i = 0; i < supers.size(); ++i)
         if (pass.within_reach(i)) left.push_back(i);
@@ -77,7 +80,7 @@ std::vector<std::vector<Hit>> search(const Search &given) {
         passes.reserve(together);
         for (std::size_t q = group * together; q < std::min(task.n_queries, (group + 1) * together); ++q) {
             passes.emplace_back(task, q, supers);
-            const std::size_t n_alone = n_best_alone(passes.back());
+            const std::size_t n_alone = n_best_alone(task);
             passes.back().best_first(supers, together < queries_per_scan ? n_alone : std::min(n_alone, n_shared));
         }
         AlignedBytes prepared(passes[0].prepared_size());

@@ -21,6 +21,9 @@ struct Segment {
     std::size_t n_supers() const { return (n_rows + super_rows - 1) / super_rows; }
 };
 
+// Codes of more bytes would lose too much by rounding down to sums of 8 bits.
+constexpr std::size_t most_bytes_of_sums8 = 16;
+
 struct Search {
     const std::uint8_t *queries;  // n_queries x n_bytes, bits in the caller's order
     std::size_t n_queries;
@@ -34,9 +37,17 @@ struct Search {
     const Scanner *scanner;
     std::shared_ptr<const Weighting> prepared = nullptr;  // the weights of all queries, if a caller keeps them
 
+    // Whether bounds are summed in 8 bits, in units that suit the limit. Of a few codes, most are scanned before the limit
+    // is low: up to 16 thousand of 64 bits, or 131 thousand of 128.
+    bool sums8() const {
+        const std::size_t n_bytes = order.n_bytes();
+        std::size_t n_rows = 0;
+        for (const Segment &segment : segments) n_rows += segment.n_rows;
+        return n_bytes <= most_bytes_of_sums8 && n_rows > 32 * n_bytes * n_bytes * n_bytes;
+    }
     std::shared_ptr<const Weighting> weighting(std::size_t q) const {
         if (prepared) return prepared;
-        return std::make_shared<Weighting>(weights + (weights_per_query ? q * order.n_bits : 0), order, *scanner);
+        return std::make_shared<Weighting>(weights + (weights_per_query ? q * order.n_bits : 0), order, *scanner, sums8());
     }
     Search with_prepared_weights() const {
         Search out = *this;

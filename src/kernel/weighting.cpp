@@ -28,7 +28,7 @@ void fill_sums(float *table, std::size_t n_index_bits, WeightOf weight_of) {
 
 }  // namespace
 
-Weighting::Weighting(const float *given, Order given_order, const Scanner &scanner)
+Weighting::Weighting(const float *given, Order given_order, const Scanner &scanner, bool sums8)
     : order(given_order),
       lookups{order.n_bytes(), scanner.index_bits},
       weights(given, given + order.n_bits),
@@ -44,6 +44,7 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
       half_weights(order.n_bytes() * 32),
       prefix(lookups.n_steps() + 1, 0),
       scanner_(&scanner),
+      sums8_(sums8),
       bits_(order.bits, order.bits + order.n_bits),
       heaviest_(lookups.n_groups(), smallest) {
     order.bits = bits_.data();
@@ -68,12 +69,12 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
         prefix[step + 1] += heaviest;
     }
     std::partial_sum(prefix.begin(), prefix.end(), prefix.begin());
-    if (!short_code()) quantise(scale(static_cast<float>(order.n_bits)), nominal);
+    if (!sums8_) quantise(scale(static_cast<float>(order.n_bits)), nominal);
 }
 
 float Weighting::scale(float reach) const {
     reach = std::max(reach, smallest);
-    if (short_code()) return even ? std::floor(254 / std::max(reach, 1.0f)) : 254 / reach;
+    if (sums8_) return even ? std::floor(254 / std::max(reach, 1.0f)) : 254 / reach;
     if (even) return 1;
     return 1 / std::min(reach, *std::max_element(heaviest_.begin(), heaviest_.end()));
 }
@@ -82,7 +83,7 @@ void Weighting::quantise(float scale, Quantised &out) const {
     out.scale = out.row_scale = out.block_scale = scale;
     out.rows.resize(row_weights.size());
     out.blocks.resize(half_weights.size());
-    if (short_code()) {
+    if (sums8_) {
         scanner_->round_down(row_weights.data(), row_weights.size(), scale, out.rows.data());
     } else {
         // The two half bytes of a byte may exceed 8 bits if all their bits differ.

@@ -34,14 +34,14 @@ struct Quantised {
 
 class Weighting {
 public:
-    Weighting(const float *weights, Order order, const Scanner &scanner);
+    Weighting(const float *weights, Order order, const Scanner &scanner, bool sums8);
     Weighting(const Weighting &) = delete;  // `order` points into it
 
-    // Whether bounds are summed in 8 bits; longer codes would lose too much by rounding down.
-    bool short_code() const { return order.n_bytes() <= 16; }
+    // Whether bounds are summed in 8 bits, in units that suit the reach of a query; else in 16 bits.
+    bool sums8() const { return sums8_; }
 
-    // The scale of tables for bounds within the reach: for short codes, the units of 8-bit sums; for long ones, the inverse
-    // of the heaviest entry that must be exact.
+    // The scale of tables for bounds within the reach: the units of 8-bit sums, or for 16-bit sums the inverse of the
+    // heaviest entry that must be exact.
     float scale(float reach) const;
     void quantise(float scale, Quantised &out) const;
 
@@ -56,12 +56,13 @@ public:
     float slack;                           // what rounding may add to a bound
     std::vector<float> row_weights, half_weights;  // as in Tables, before rounding down
     std::vector<float> prefix;             // per step, the weight of all steps before it
-    Quantised nominal;                     // for long codes: tables for any reach beyond the heaviest entries
+    Quantised nominal;                     // for 16-bit sums: tables for any reach beyond the heaviest entries
 
 private:
     void quantise_groups(float scale, Quantised &out) const;
 
     const Scanner *scanner_;
+    bool sums8_;
     std::vector<std::uint16_t> bits_;
     std::vector<float> heaviest_;  // the heaviest entry of the tables of each group
 };
