@@ -39,7 +39,7 @@ void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
     const std::uint8_t *blocks = super.blocks(n_bytes_);
     if (!query_.sums8()) return scanner_->rows16(blocks, now, live, total_bytes_, *scan.tables, {Scan::take, &scan});
     std::uint64_t survivors[lane_count];
-    for (std::uint64_t left = scanner_->rows8(blocks, now, live, *scan.tables, survivors); left; left &= left - 1) {
+    for (std::uint64_t left = scanner_->rows8(blocks, now, live, total_bytes_, *scan.tables, survivors); left; left &= left - 1) {
         const auto b = static_cast<std::size_t>(std::countr_zero(left));
         take_rows(super, b, survivors[b]);
     }

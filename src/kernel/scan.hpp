@@ -72,14 +72,14 @@ struct Taker {
 struct Scanner {
     unsigned index_bits;
     // For every block b in the bit set `now`, at blocks + b * n_bytes * 64, set survivors[b] to the rows whose sum is
-    // within the limit. `live` has all blocks of the super-block that are still to be scanned. Returns the blocks with
-    // survivors.
-    std::uint64_t (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-                           std::uint64_t *survivors);
+    // within the limit. `live` has all blocks of the super-block that are still to be scanned; `total_bytes` of the whole
+    // collection says where blocks come from. Returns the blocks with survivors.
+    std::uint64_t (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
+                           const Tables &tables, std::uint64_t *survivors);
     // The same for four queries: survivors has 64 words per query. Returns the blocks with survivors of any of them.
     std::uint64_t (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
                                    const Tables *tables, std::uint64_t *survivors);
-    // With sums of 16 bits; `total_bytes` of the whole collection says where blocks come from.
+    // The same with sums of 16 bits.
     void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
                    const Tables &tables, Taker taker);
     // The sums themselves, 64 per block of `now`: those of the even rows first.

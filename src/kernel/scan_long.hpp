@@ -14,10 +14,6 @@ constexpr std::size_t groups_at_once = 6, blocks_at_once = 8;
 // processor looks ahead by itself.
 constexpr std::size_t cached_bytes = std::size_t{3} << 23, cached_bytes_ahead = 16384, bytes_ahead = 512;
 
-// Two blocks of a collection of up to so many bytes are scanned at a time, where they fit the registers. Others are read
-// fastest from the first byte to the last.
-constexpr std::size_t bytes_by_two = std::size_t{1} << 24;
-
 // Where an index takes bits of three bytes, its line is computed once for all queries.
 template <typename Line>
 void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared) {
@@ -213,7 +209,7 @@ template <typename Line, typename Sums, typename Out>
 BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
                                    std::size_t total_bytes, const Tables &tables, bool may_stop, Out out) {
     constexpr std::size_t n_blocks = Line::blocks_of_one > 1 ? 2 : 1;
-    if (n_blocks > 1 && total_bytes <= bytes_by_two)
+    if (n_blocks > 1 && total_bytes <= bytes_by_tiles)
         scan_blocks<Line, Sums, n_blocks>(blocks, now, live, total_bytes, tables, may_stop, out);
     scan_blocks<Line, Sums, 1>(blocks, now, live, total_bytes, tables, may_stop, out);
 }

@@ -26,6 +26,10 @@
 namespace bitrank {
 namespace {
 
+// One query scans some blocks at a time, where they fit the registers, of a collection of up to so many bytes. Others are
+// read fastest from the first byte to the last.
+constexpr std::size_t bytes_by_tiles = std::size_t{1} << 24;
+
 template <typename Line>
 constexpr std::size_t step_bytes_of = Line::index_bits == 4 ? 2 : 3;
 
@@ -165,8 +169,8 @@ BITRANK_INLINE void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint6
 }
 
 template <typename Line, std::size_t n_queries, std::size_t fixed_bytes>
-std::uint64_t rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
-                     std::uint64_t *survivors) {
+std::uint64_t rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool by_tiles,
+                              const Tables *tables, std::uint64_t *survivors) {
     constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
     std::uint64_t with_survivors = 0;
     const auto scan = [](auto &tile, auto out) { tile.scan8(out); };
@@ -175,26 +179,32 @@ std::uint64_t rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std
         with_survivors |= std::uint64_t{lanes != 0} << number;
     };
     Tile<Line, n_blocks, n_queries, fixed_bytes> tile(tables);
-    for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, scan, out);
+    if (by_tiles) for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, scan, out);
     Tile<Line, 1, n_queries, fixed_bytes> single(tables);
     for_tiles<decltype(single), 1>(single, blocks, now, live, scan, out);
     return with_survivors;
 }
 
 template <typename Line, std::size_t n_queries>
-std::uint64_t rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
-              std::uint64_t *survivors) {
+std::uint64_t rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool by_tiles,
+                       const Tables *tables, std::uint64_t *survivors) {
     switch (tables->n_bytes) {
-        case 8: return rows8_of_blocks<Line, n_queries, 8>(blocks, now, live, tables, survivors);
-        case 16: return rows8_of_blocks<Line, n_queries, 16>(blocks, now, live, tables, survivors);
-        default: return rows8_of_blocks<Line, n_queries, 0>(blocks, now, live, tables, survivors);
+        case 8: return rows8_of_blocks<Line, n_queries, 8>(blocks, now, live, by_tiles, tables, survivors);
+        case 16: return rows8_of_blocks<Line, n_queries, 16>(blocks, now, live, by_tiles, tables, survivors);
+        default: return rows8_of_blocks<Line, n_queries, 0>(blocks, now, live, by_tiles, tables, survivors);
     }
 }
 
 template <typename Line>
-std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-           std::uint64_t *survivors) {
-    return rows8_of<Line, 1>(blocks, now, live, &tables, survivors);
+std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
+                    const Tables &tables, std::uint64_t *survivors) {
+    return rows8_of<Line, 1>(blocks, now, live, total_bytes <= bytes_by_tiles, &tables, survivors);
+}
+
+template <typename Line>
+std::uint64_t rows8_of_four(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
+                            std::uint64_t *survivors) {
+    return rows8_of<Line, queries_per_scan>(blocks, now, live, true, tables, survivors);
 }
 
 // Bounds of a super-block hold two lines per byte: the value of the first row of each block, and ones in the bits that
@@ -286,7 +296,7 @@ template <typename Line, typename Sums, typename Floats>
 constexpr Scanner scanner_of() {
     return {Line::index_bits,
             rows8<Line>,
-            rows8_of<Line, 4>,
+            rows8_of_four<Line>,
             rows16<Line, Sums>,
             sums16<Line, Sums>,
             within16<Sums>,

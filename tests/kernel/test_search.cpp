@@ -254,7 +254,7 @@ void test_scans(std::size_t n_cases) {
             } taken{survivors.data(), 1};
             std::fill(survivors.begin(), survivors.end(), 0);
             if (wide) one.rows16(blocks.data(), now, live, total_bytes, tables[0], {Survivors::take, &taken});
-            else one.rows8(blocks.data(), now, live, tables[0], survivors.data());
+            else one.rows8(blocks.data(), now, live, total_bytes, tables[0], survivors.data());
             check_rows(1);
             std::fill(survivors.begin(), survivors.end(), 0);
             taken.n_queries = queries_per_scan;
