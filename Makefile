@@ -43,7 +43,7 @@ test-lowest:
 test-milvus: $(VENV)-milvus/installed
 	unshare --map-root-user --net --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && \
 	  BITRANK_TEST_MILVUS=1 $(VENV)-milvus/bin/python -m pytest -q -m "" -k milvus \
-	  tests/test_engines.py tests/test_engines_milvus.py tests/test_service_engine.py'
+	  tests/engines/test_engines.py tests/engines/test_engines_milvus.py tests/service/test_service_engine.py'
 
 # LangChain's own tests, whose pytest plugins get in the way of ours, and columns of polars and datasets.
 test-integrations:
@@ -51,15 +51,15 @@ test-integrations:
 	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check \
 	  --editable ".[langchain,haystack,parquet]" langchain-tests polars pandas datasets jax hypothesis
 	$(VENV)-integrations/bin/python -m pytest -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function \
-	  tests/test_langchain_suite.py tests/test_langchain.py tests/test_haystack.py tests/test_arrays.py
+	  tests/integrations/test_langchain_suite.py tests/integrations/test_langchain.py tests/integrations/test_haystack.py tests/core/test_arrays.py
 
 # MTEB's mock tasks, tensors of PyTorch and the forms of sentence-transformers; gigabytes, since PyTorch comes with CUDA.
 test-mteb: $(VENV)-mteb/installed
-	HF_HUB_OFFLINE=1 $(VENV)-mteb/bin/python -m pytest tests/test_mteb.py tests/test_arrays.py
+	HF_HUB_OFFLINE=1 $(VENV)-mteb/bin/python -m pytest tests/integrations/test_mteb.py tests/core/test_arrays.py
 
 # The tests of bitrank.gpu, where there is a GPU; elsewhere its kernels run in NumPy alone.
 test-gpu: $(VENV)/test.installed $(VENV)/gpu.installed
-	$(BIN)/python -m pytest tests/test_gpu.py tests/test_gpu_logic.py tests/test_docs.py -k gpu --hypothesis-profile all
+	$(BIN)/python -m pytest tests/gpu/test_gpu.py tests/gpu/test_gpu_logic.py tests/docs/test_docs.py -k gpu --hypothesis-profile all
 
 check: $(VENV)/check.installed
 	$(BIN)/ruff check .

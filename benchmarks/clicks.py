@@ -18,13 +18,13 @@ from report import RESULTS, Figure, Report, parse_parts
 from threadpoolctl import threadpool_limits
 
 from bitrank import ITQ
-from bitrank.codes import distances
+from bitrank.clicks import ClickLearner
+from bitrank.clicks.learn import CANARY
+from bitrank.clicks.poisoning import ATTACKS
+from bitrank.clicks.simulate import SimulatedUsers
+from bitrank.core.codes import distances
+from bitrank.core.metrics import average_precision, precision_at
 from bitrank.datasets import digits
-from bitrank.feedback import ClickLearner
-from bitrank.feedback.learner import CANARY
-from bitrank.feedback.poisoning import ATTACKS
-from bitrank.feedback.simulation import SimulatedUsers
-from bitrank.metrics import average_precision, precision_at
 
 AT_RANDOM = (0.0, 0.3, 1.0)
 N_CLIENTS, VANDALS = 100, 0.2

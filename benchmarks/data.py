@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitrank import ITQ, LSH, RankingSVM
+from bitrank import ITQ, RankingSVM
+from bitrank.core.files import read_npz, replacing
 from bitrank.datasets import cifar10
 from bitrank.datasets.files import data_folder
-from bitrank.files import read_npz, replacing
+from bitrank.hashing import LSH
 
 
 class Data(NamedTuple):

@@ -19,9 +19,9 @@ import httpx
 import numpy as np
 from report import RESULTS, write_results
 
-from bitrank.checks import n_threads
+from bitrank.core.checks import n_threads
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from postgres_server import PostgresServer  # type: ignore[import-not-found]
 from serving import Command  # type: ignore[import-not-found]
 

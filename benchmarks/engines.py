@@ -35,14 +35,14 @@ from report import RESULTS, machine, read_results, write_results
 
 import bitrank
 from bitrank import Index, RankingSVM
-from bitrank.codes import distances
+from bitrank.core.codes import distances
+from bitrank.core.files import write_array
 from bitrank.datasets.files import data_folder
 from bitrank.engines import Engine, quantize_weights, suggest_candidates
-from bitrank.files import write_array
-from bitrank.ranking.gate import blend
-from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.ranking.evidence.quadruplets import draw_quadruplets
+from bitrank.ranking.gate.choose import blend
 
-TESTS = Path(__file__).parents[1] / "tests"
+TESTS = Path(__file__).parents[1] / "tests" / "support"
 K = 100
 CANDIDATES = (100, 200, 500, 1000, 2000, 5000, 10_000)
 ENGINE_CANDIDATES = (100, 1000, 10_000)

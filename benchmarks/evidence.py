@@ -19,8 +19,9 @@ from nfcorpus import FILE, NFCorpus, ndcg
 from report import RESULTS, Figure, Report, parse_parts
 from rivals import ADAPTERS, BILINEARS, Draws, bits, tune
 
-from bitrank import OnlineRankingSVM, QueryAdaptiveRanker, QueryVectorRanker, RankingSVM
-from bitrank.codes import distances
+from bitrank import OnlineRankingSVM, QueryVectorRanker, RankingSVM
+from bitrank.core.codes import distances
+from bitrank.ranking import QueryAdaptiveRanker
 
 KINDS = ("float", "bare")
 LEAST_FLOAT, LEAST_BARE_GAIN, MOST_LOSS, MOST_NEW_LOSS, LEAST_SHARE = 0.30, 0.02, 0.005, 0.01, 0.6

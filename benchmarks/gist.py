@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 from report import RESULTS, Figure, timed, write_results
 
-from bitrank.checks import n_threads
+from bitrank.core.checks import n_threads
 from bitrank.features import Gist
 
 N_IMAGES, LEAST = 4000, 1000.0

@@ -24,7 +24,7 @@ import cupy as cp
 import numpy as np
 
 from bitrank import Index, gpu
-from bitrank.codes import distances
+from bitrank.core.codes import distances
 from bitrank.gpu import plan
 
 RESULTS = Path(__file__).parent / "results" / "gpu.json"

@@ -21,9 +21,10 @@ from solvers import solvers
 from splits import banking_parts, make_hasher, mnist_halves
 
 import bitrank
-from bitrank import ITQ, OnlineRankingSVM, QueryAdaptiveRanker, RankingSVM
-from bitrank.ranking.quadruplets import draw_quadruplets
-from bitrank.vocabulary import Queries
+from bitrank import ITQ, OnlineRankingSVM, RankingSVM
+from bitrank.core.types import Queries
+from bitrank.ranking import QueryAdaptiveRanker
+from bitrank.ranking.evidence.quadruplets import draw_quadruplets
 
 Rows = list[tuple[str, dict[str, Figure | float]]]
 
@@ -72,7 +73,7 @@ def compare(classes: str, n_bits: int | None, quick: bool) -> Rows:
     data = banking_parts(new) if n_bits is None else mnist_halves(ITQ(n_bits, random_state=0), 0, quick, new)
     name = f"{'banking77' if n_bits is None else f'MNIST ITQ {n_bits}'}, {classes} classes"
     hamming, asymmetric = data.evaluate(), data.evaluate(Queries(data.query_codes, np.abs(data.query_values)))
-    whrank = bitrank.WhRank(random_state=0).fit(data.codes, data.y, queries=data.values)
+    whrank = bitrank.ranking.WhRank(random_state=0).fit(data.codes, data.y, queries=data.values)
     rows: Rows = []
     for with_magnitudes in (False, True):
         rows_as_queries, queries = (data.values, data.query_values) if with_magnitudes else (None, data.query_codes)

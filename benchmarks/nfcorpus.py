@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from bitrank import SignBits
-from bitrank.codes import distances
+from bitrank.core.codes import distances
+from bitrank.core.metrics import ndcg_at
+from bitrank.core.types import Queries
 from bitrank.datasets.files import data_folder, read_arrays
-from bitrank.metrics import ndcg_at
-from bitrank.vocabulary import Queries
 
 FILE = "nfcorpus_minilm.npz"
 _FORMS: Any = {

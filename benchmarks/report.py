@@ -18,8 +18,8 @@ import sklearn
 from threadpoolctl import threadpool_info
 
 import bitrank
-from bitrank.checks import n_threads
-from bitrank.files import replacing
+from bitrank.core.checks import n_threads
+from bitrank.core.files import replacing
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from nfcorpus import NFCorpus, ndcg
 
-from bitrank.codes import signs
-from bitrank.ranking.listwise import Adam, descend, softmax
+from bitrank.core.codes import signs
+from bitrank.ranking.networks.loss import Adam, descend, softmax
 
 N_QUERIES, N_ITEMS, OTHERS = 256, 1024, 0.2
 

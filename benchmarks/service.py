@@ -26,7 +26,7 @@ import numpy as np
 from report import RESULTS, write_results
 
 from bitrank import Index
-from bitrank.checks import n_threads
+from bitrank.core.checks import n_threads
 from bitrank.service.quick_search import decode
 from bitrank.service.searching import PageRequest
 from bitrank.service.service import Service

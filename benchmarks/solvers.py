@@ -15,9 +15,9 @@ from splits import mnist_halves
 from threadpoolctl import threadpool_limits
 
 from bitrank import ITQ, RankingSVM
-from bitrank.ranking.objective import Constraints, Objective, best_scale
-from bitrank.ranking.quadruplets import draw_quadruplets
-from bitrank.ranking.solvers import Solution, egd, exact, pgd
+from bitrank.ranking.evidence.quadruplets import draw_quadruplets
+from bitrank.ranking.solvers.objective import Constraints, Objective, best_scale
+from bitrank.ranking.solvers.solvers import Solution, egd, exact, pgd
 
 
 def solve(codes: np.ndarray, quadruplets: np.ndarray, c: float, prior: str, solver: Any = exact) -> Solution:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 import bitrank
-from bitrank.codes import distances, pack
+from bitrank.core.codes import distances, pack
+from bitrank.core.metrics import average_precision, precision_at
+from bitrank.core.types import Queries
 from bitrank.datasets import banking77, digits, mnist
-from bitrank.metrics import average_precision, precision_at
-from bitrank.vocabulary import Queries
 
 
 class Split:

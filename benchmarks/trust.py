@@ -23,10 +23,10 @@ from report import RESULTS, Figure, Report, parse_parts
 sys.path.append(str(Path(__file__).parents[1]))
 
 from bitrank import ITQ, AsymmetricRanker, QueryVectorRanker, SignBits
-from bitrank.codes import distances
-from bitrank.metrics import average_precision, precision_at
-from bitrank.ranking.evidence import check_query_rows
-from bitrank.vocabulary import Codes, Queries
+from bitrank.core.codes import distances
+from bitrank.core.metrics import average_precision, precision_at
+from bitrank.core.types import Codes, Queries
+from bitrank.ranking.evidence.kinds import check_query_rows
 from experiments.data import load
 
 _ROWS = 10_000  # to learn from, and in the collection

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import bitrank
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from postgres_server import PostgresServer
 
 project = "bitrank"

@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
 from bitrank import Index, QueryVectorRanker, SignBits
-from bitrank.ranking.pairs import read_qrels
+from bitrank.ranking.evidence.pairs import read_qrels
 
 
 def read_texts(path: str) -> tuple[list[str], list[str]]:

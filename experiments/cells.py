@@ -16,8 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bitrank.checks import n_threads
-from bitrank.files import replacing
+from bitrank.core.checks import n_threads
+from bitrank.core.files import replacing
 from experiments.plan import Group
 
 RESULTS = Path(__file__).parent / "results"

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 import bitrank
 from bitrank import datasets
-from bitrank.codes import pack
+from bitrank.core.codes import pack
+from bitrank.core.files import write_array
+from bitrank.core.types import Codes
 from bitrank.datasets.files import data_folder
 from bitrank.features import Gist
-from bitrank.files import write_array
-from bitrank.vocabulary import Codes
 from experiments.plan import Group
 
 Rows = npt.NDArray[np.int64]
@@ -122,18 +122,18 @@ def draw_queries(y: npt.NDArray[Any], random: np.random.Generator, most: int = M
 
 # Hashers by the names that the literature gives them.
 HASHER_CLASSES = {
-    "LSH": bitrank.LSH,
-    "SH": bitrank.SpectralHashing,
-    "ISOH": bitrank.IsotropicHashing,
+    "LSH": bitrank.hashing.LSH,
+    "SH": bitrank.hashing.SpectralHashing,
+    "ISOH": bitrank.hashing.IsotropicHashing,
     "ITQ": bitrank.ITQ,
     "SignBits": bitrank.SignBits,
-    "MDSH": bitrank.MultidimensionalSpectralHashing,
-    "BRE": bitrank.BinaryReconstructiveEmbeddings,
-    "BRE-labels": bitrank.BinaryReconstructiveEmbeddings,
-    "RSH": bitrank.RankingSupervisedHashing,
-    "OKH": bitrank.OnlineKernelHashing,
-    "MLH": bitrank.MinimalLossHashing,
-    "KSH": bitrank.KernelSupervisedHashing,
+    "MDSH": bitrank.hashing.MultidimensionalSpectralHashing,
+    "BRE": bitrank.hashing.BinaryReconstructiveEmbeddings,
+    "BRE-labels": bitrank.hashing.BinaryReconstructiveEmbeddings,
+    "RSH": bitrank.hashing.RankingSupervisedHashing,
+    "OKH": bitrank.hashing.OnlineKernelHashing,
+    "MLH": bitrank.hashing.MinimalLossHashing,
+    "KSH": bitrank.hashing.KernelSupervisedHashing,
 }
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import distances
-from bitrank.metrics import evaluate, mean_precision_recall
-from bitrank.vocabulary import Codes
+from bitrank.core.codes import distances
+from bitrank.core.metrics import evaluate, mean_precision_recall
+from bitrank.core.types import Codes
 from experiments.data import Coded, Rows
 
 Record = dict[str, Any]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import MDSHRanker
-from bitrank.codes import distances
-from bitrank.metrics import mean_average_precision
+from bitrank.core.codes import distances
+from bitrank.core.metrics import mean_average_precision
+from bitrank.ranking import MDSHRanker
 from experiments.data import Data, draw_queries, encode_with, make_hasher, split
 from experiments.judging import Records, judge, record, sizes
 from experiments.plan import Group

@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.svm import LinearSVC
 
 from bitrank import OnlineRankingSVM, RankingSVM
-from bitrank.codes import acdv, distances, unpack
-from bitrank.metrics import evaluate
-from bitrank.ranking.quadruplets import draw_quadruplets
+from bitrank.core.codes import acdv, distances, unpack
+from bitrank.core.metrics import evaluate
+from bitrank.ranking.evidence.quadruplets import draw_quadruplets
 from experiments import learned_codes, stream
 from experiments.data import Coded, Data, Rows, Split, draw_queries, encode, make_hasher, split
 from experiments.judging import Records, curve, judge, record, sizes

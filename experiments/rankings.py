@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 import bitrank
-from bitrank import QueryAdaptiveRanker, Ranker, RankingSVM, WhRank
-from bitrank.ranking import gate
-from bitrank.ranking.held_out import Validation
-from bitrank.ranking.quadruplets import draw_quadruplets
-from bitrank.vocabulary import Queries
+from bitrank import RankingSVM
+from bitrank.core.types import Queries
+from bitrank.ranking import QueryAdaptiveRanker, Ranker, WhRank
+from bitrank.ranking.evidence.quadruplets import draw_quadruplets
+from bitrank.ranking.gate import choose as gate
+from bitrank.ranking.gate.held_out import Validation
 from experiments.data import Coded
 
 # Quadruplets that the paper drew; the number for MNIST where it does not say.
@@ -47,7 +48,7 @@ class Rankings:
         codes, values = self.query_codes, self.query_values
         match name.removesuffix("-classes"):
             case "Hamming":
-                return self.learn(bitrank.UniformRanker()).queries_for(codes)
+                return self.learn(bitrank.ranking.UniformRanker()).queries_for(codes)
             case "asymmetric":
                 return self.learn(bitrank.AsymmetricRanker()).queries_for(values)
             case "WhRank":
@@ -55,9 +56,9 @@ class Rankings:
             case "WhRank-adaptive":
                 return self.whrank.queries_for(values)
             case "Agreement":
-                return self.learn(bitrank.AgreementRanker(), queries=self.coded.values).queries_for(values)
+                return self.learn(bitrank.ranking.AgreementRanker(), queries=self.coded.values).queries_for(values)
             case "QaRank":
-                return self.learn(bitrank.QaRank()).queries_for(codes)
+                return self.learn(bitrank.ranking.QaRank()).queries_for(codes)
             case "paper-EGD" | "paper-PGD" | "paper-exact":
                 return self.paper(name.removeprefix("paper-").lower(), self.n_paper).queries_for(codes)
             case "RankingSVM" if validation == "rows":
@@ -73,12 +74,12 @@ class Rankings:
             case "QueryAdaptive" if validation == "rows":
                 return self.with_blend("guarded").queries_for(codes, collection=self.coded.test_codes)
             case "QueryAdaptive":
-                learner = self.learn(bitrank.QueryAdaptiveRanker(validation=validation))
+                learner = self.learn(bitrank.ranking.QueryAdaptiveRanker(validation=validation))
                 return learner.queries_for(codes, collection=self.coded.test_codes)
             case "QueryAdaptive-map":
                 return self.query_adaptive.queries_for(codes, collection=self.coded.test_codes)
             case "QueryAdaptive-float":
-                learner = self.learn(bitrank.QueryAdaptiveRanker(), queries=self.coded.values)
+                learner = self.learn(bitrank.ranking.QueryAdaptiveRanker(), queries=self.coded.values)
                 return learner.queries_for(values, collection=self.coded.test_codes)
             case "QueryVector":
                 learner = bitrank.QueryVectorRanker(validation=validation)
@@ -123,7 +124,7 @@ class Rankings:
         """Learn the choice of scoring="map", taken from the report of the default fit, from a new draw of all rows."""
         line = gate.pick(self.ranking_svm.report_, "map")
         if line is None:
-            return self.learn(bitrank.UniformRanker())
+            return self.learn(bitrank.ranking.UniformRanker())
         drawn = draw_quadruplets(
             self.coded.y,
             self.ranking_svm.n_quadruplets,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean, pstdev
 
-from bitrank.files import replacing
+from bitrank.core.files import replacing
 from experiments import cells, figures, learned_report
 from experiments.plan import HASHERS, IMAGES, LEARNED_LENGTHS, LENGTHS, QUICK_HASHERS, groups
 from experiments.protocols import CLICK_C, PAGES, QUADRUPLETS, SLOTS, STEPS, UNSEEN, rankings_of

@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from bitrank.progress import progress
+from bitrank.core.progress import progress
 from experiments import cells, data
 from experiments.plan import Group, groups
 from experiments.protocols import PROTOCOLS, rankings_of

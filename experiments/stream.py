@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import OnlineKernelHashing, OnlineRankingSVM
-from bitrank.codes import distances, signs, split_vectors
-from bitrank.hashing.supervised import draw_pairs
-from bitrank.metrics import mean_average_precision
-from bitrank.ranking.batches import LabelBatches
-from bitrank.ranking.near import mean_one
-from bitrank.ranking.network import start_network, train
-from bitrank.ranking.quadruplets import draw_quadruplets
-from bitrank.vocabulary import Codes, Queries
+from bitrank import OnlineRankingSVM
+from bitrank.core.codes import distances, signs, split_vectors
+from bitrank.core.metrics import mean_average_precision
+from bitrank.core.types import Codes, Queries
+from bitrank.hashing import OnlineKernelHashing
+from bitrank.hashing.supervised.labelled import draw_pairs
+from bitrank.ranking.evidence.quadruplets import draw_quadruplets
+from bitrank.ranking.gate.near import mean_one
+from bitrank.ranking.networks.batches import LabelBatches
+from bitrank.ranking.networks.network import start_network, train
 from experiments.data import Data, Rows, draw_queries, make_hasher, split
 from experiments.judging import Records, record
 from experiments.plan import Group

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitrank.codes import pack, weighted_hamming
+from bitrank.core.codes import pack, weighted_hamming
 from bitrank.index import Index
 from bitrank.index.storage import VERSION
 

@@ -14,10 +14,10 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from bitrank import ITQ
-from bitrank.checks import n_threads
-from bitrank.codes import distances
+from bitrank.core.checks import n_threads
+from bitrank.core.codes import distances
+from bitrank.core.metrics import average_precision, precision_at
 from bitrank.datasets import digits
-from bitrank.metrics import average_precision, precision_at
 
 pytest_plugins = ["clickhouse_http", "loopback_service", "milvus_server", "missing_extras", "postgres_server"]
 

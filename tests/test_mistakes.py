@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from bitrank import ITQ, Index, QueryVectorRanker, RankingSVM, WhRank, connect, load_ranker, metrics
+from bitrank import ITQ, Index, QueryVectorRanker, RankingSVM, connect, load_ranker
 from bitrank.cli import main
-from bitrank.codes import distances, from_embeddings, hamming, pack, split_vectors, unpack
+from bitrank.core import metrics
+from bitrank.core.codes import distances, from_embeddings, hamming, pack, split_vectors, unpack
 from bitrank.hashing import load_hasher
-from bitrank.ranking.constraints import triplets_from_clicks
+from bitrank.ranking import WhRank
+from bitrank.ranking.evidence.constraints import triplets_from_clicks
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 64))
@@ -23,37 +25,37 @@ MISTAKES = [
     (
         "unpacked uint8 codes",
         lambda: Index(BITS.astype(np.uint8)),
-        "got shape (60, 64) with all values 0 or 1: pack them with bitrank.codes.pack, or give n_bits",
+        "got shape (60, 64) with all values 0 or 1: pack them with bitrank.pack, or give n_bits",
     ),
     (
         "unpacked uint8 fit",
         lambda: RankingSVM().fit(BITS.astype(np.uint8), Y),
-        "got shape (60, 64) with all values 0 or 1: pack them with bitrank.codes.pack, or give n_bits",
+        "got shape (60, 64) with all values 0 or 1: pack them with bitrank.pack, or give n_bits",
     ),
     (
         "unpacked int codes",
         lambda: Index(BITS.astype(int)),
-        "got int64 of shape (60, 64): they look like bits, so pack them with bitrank.codes.pack",
+        "got int64 of shape (60, 64): they look like bits, so pack them with bitrank.pack",
     ),
     (
         "unpacked query",
         lambda: INDEX.search(BITS[:1].astype(np.uint8), 3),
-        "got 64: they look like bits, so pack them with bitrank.codes.pack",
+        "got 64: they look like bits, so pack them with bitrank.pack",
     ),
     (
         "unpacked distances",
         lambda: distances(BITS.astype(np.uint8), BITS.astype(np.uint8)),
-        "got shape (60, 64) with all values 0 or 1: pack them with bitrank.codes.pack, or give n_bits",
+        "got shape (60, 64) with all values 0 or 1: pack them with bitrank.pack, or give n_bits",
     ),
     (
         "int8 binary codes",
         lambda: Index((CODES - 128).view(np.int8)),
-        "got int8 of shape (60, 8): convert them with bitrank.codes.from_embeddings, one byte per 8",
+        "got int8 of shape (60, 8): convert them with bitrank.core.codes.from_embeddings, one byte per 8",
     ),
     (
         "int8 query",
         lambda: INDEX.search((CODES[:1] - 128).view(np.int8), 3),
-        "got int8 of shape (1, 8): convert them with bitrank.codes.from_embeddings, one byte per 8 bits",
+        "got int8 of shape (1, 8): convert them with bitrank.core.codes.from_embeddings, one byte per 8 bits",
     ),
     (
         "int64 bytes",
@@ -63,7 +65,7 @@ MISTAKES = [
     (
         "float codes",
         lambda: Index(X),
-        "got float64 of shape (60, 64): make codes of embeddings with bitrank.codes.from_embeddings, or",
+        "got float64 of shape (60, 64): make codes of embeddings with bitrank.core.codes.from_embeddings, or",
     ),
     (
         "float bytes",
@@ -76,7 +78,7 @@ MISTAKES = [
     (
         "3d codes",
         lambda: Index(CODES[None]),
-        "codes must be a packed uint8 matrix (see bitrank.codes.pack), got uint8 of shape (1, 60, 8)",
+        "codes must be a packed uint8 matrix (see bitrank.pack), got uint8 of shape (1, 60, 8)",
     ),
     (
         "text codes",
@@ -88,7 +90,7 @@ MISTAKES = [
     (
         "wrong n_bits",
         lambda: Index(CODES, n_bits=60),
-        "got ones there: another n_bits, or another bit order (see bitrank.codes.from_embeddings)",
+        "got ones there: another n_bits, or another bit order (see bitrank.core.codes.from_embeddings)",
     ),
     ("n_bits too large", lambda: Index(CODES, n_bits=128), "codes of 128 bits must be 16 bytes wide, got 8"),
     ("n_bits float", lambda: Index(CODES, n_bits=64.0), "n_bits must be from 1 to 65535, got 64.0"),
@@ -97,7 +99,7 @@ MISTAKES = [
     (
         "little bit order spare",
         lambda: Index(np.packbits(BITS[:, :60], axis=1, bitorder="little"), n_bits=60),
-        "got ones there: another n_bits, or another bit order (see bitrank.codes.from_embeddings)",
+        "got ones there: another n_bits, or another bit order (see bitrank.core.codes.from_embeddings)",
     ),
     ("k float", lambda: INDEX.search(CODES[:1], 10.0), "k must be an int of at least 1, got 10.0"),
     ("k zero", lambda: INDEX.search(CODES[:1], 0), "k must be an int of at least 1, got 0"),
@@ -299,14 +301,14 @@ MISTAKES = [
     (
         "pack signs",
         lambda: pack(np.sign(X)),
-        "got other values in an array of float64: see bitrank.codes.from_embeddings for signs, reals",
+        "got other values in an array of float64: see bitrank.core.codes.from_embeddings for signs, reals",
     ),
     ("pack 1d", lambda: pack([1, 0, 1]), "bits must be a matrix with one code per row, got an array of shape (3,)"),
     ("unpack n_bits", lambda: unpack(CODES, 100), "codes of 100 bits must be 13 bytes wide, got 8"),
     (
         "unpack float",
         lambda: unpack(X, 64),
-        "got float64 of shape (60, 64): make codes of embeddings with bitrank.codes.from_embeddings, or",
+        "got float64 of shape (60, 64): make codes of embeddings with bitrank.core.codes.from_embeddings, or",
     ),
     ("hamming widths", lambda: hamming(CODES, CODES[:, :2]), "queries and codes must have the same width, got 8 and 2"),
     ("split nan", lambda: split_vectors(X * np.nan), "vectors must be finite, got nan in row 0, column 0"),
@@ -339,7 +341,7 @@ MISTAKES = [
     (
         "few ones in unpacked codes",
         lambda: Index((RNG.random((60, 64)) < 0.05).astype(np.uint8)),
-        "with all values 0 or 1: pack them with bitrank.codes.pack",
+        "with all values 0 or 1: pack them with bitrank.pack",
     ),
     (
         "half a step",
@@ -428,5 +430,5 @@ def test_fit_refuses_unpacked_codes_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("codes.npy", BITS.astype(np.uint8))
     np.save("labels.npy", Y)
-    with pytest.raises(SystemExit, match=r"all values 0 or 1: pack them with bitrank.codes.pack"):
+    with pytest.raises(SystemExit, match=r"all values 0 or 1: pack them with bitrank.pack"):
         main(["fit", "--codes", "codes.npy", "--labels", "labels.npy", "--output", "my.ranker"])

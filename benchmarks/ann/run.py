@@ -23,7 +23,7 @@ from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 from usearch.index import Index as USearchIndex
 
-from bitrank.checks import n_threads
+from bitrank.core.checks import n_threads
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -19,8 +19,9 @@ from mteb.models import CompressionWrapper, SearchEncoderWrapper
 from mteb.similarity_functions import cos_sim, pairwise_cos_sim
 from mteb.types import OutputDType
 
-from bitrank import QueryVectorRanker, SignBits, UniformRanker
+from bitrank import QueryVectorRanker, SignBits
 from bitrank.integrations.mteb import BitrankSearchIndex
+from bitrank.ranking import UniformRanker
 
 sys.path.append(str(Path(__file__).parents[1]))
 from nfcorpus import NFCorpus

@@ -19,11 +19,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from bitrank import ITQ
-from bitrank.codes import distances
+from bitrank.clicks import ClickLearner
+from bitrank.clicks.simulate import SimulatedUsers
+from bitrank.core.codes import distances
+from bitrank.core.metrics import mean_average_precision
 from bitrank.datasets import digits
-from bitrank.feedback import ClickLearner
-from bitrank.feedback.simulation import SimulatedUsers
-from bitrank.metrics import mean_average_precision
 
 images, labels = digits()
 vectors = images.reshape(len(images), -1) / 255

@@ -23,7 +23,7 @@ import psycopg
 
 import bitrank
 from bitrank import ITQ, QueryVectorRanker
-from bitrank.codes import unpack
+from bitrank.core.codes import unpack
 from bitrank.datasets import digits
 from bitrank.engines import suggest_candidates
 

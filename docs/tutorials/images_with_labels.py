@@ -21,9 +21,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from bitrank import ITQ, Index, QueryVectorRanker
-from bitrank.codes import distances
+from bitrank.core.codes import distances
+from bitrank.core.metrics import mean_average_precision, mean_precision_recall, precision_at
 from bitrank.datasets import digits
-from bitrank.metrics import mean_average_precision, mean_precision_recall, precision_at
 
 images, labels = digits()
 vectors = images.reshape(len(images), -1) / 255

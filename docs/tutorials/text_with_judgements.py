@@ -28,7 +28,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from bitrank import Index, QueryVectorRanker, SignBits
 from bitrank.evaluation import evaluate_rankings
-from bitrank.ranking.pairs import read_qrels
+from bitrank.ranking.evidence.pairs import read_qrels
 
 MODULES = """
 numpy.linalg numpy.fft scipy.optimize scipy.signal scipy.ndimage scipy.linalg scipy.interpolate scipy.integrate

@@ -1,69 +1,46 @@
-"""Ranking with binary codes: learn a weight per bit, rank by weighted Hamming distance."""
+"""Search and rank with bits: weighted Hamming distance, with weights that are learned."""
 
 from typing import TYPE_CHECKING
 
-from bitrank.lazy import attach_packages
+from bitrank.core.lazy import attach
 
 if TYPE_CHECKING:
+    from bitrank.core.codes import pack
+    from bitrank.core.embeddings import from_embeddings
+    from bitrank.core.types import Queries, Results
     from bitrank.engines import connect
-    from bitrank.hashing import (
-        ITQ,
-        LSH,
-        BinaryReconstructiveEmbeddings,
-        IsotropicHashing,
-        KernelSupervisedHashing,
-        MinimalLossHashing,
-        MultidimensionalSpectralHashing,
-        OnlineKernelHashing,
-        RankingSupervisedHashing,
-        SignBits,
-        SpectralHashing,
-    )
+    from bitrank.hashing import ITQ, SignBits, load_hasher
     from bitrank.index import Index, IndexFormatError
-    from bitrank.ranking import (
-        AgreementRanker,
-        AsymmetricRanker,
-        MDSHRanker,
-        OnlineRankingSVM,
-        QaRank,
-        QueryAdaptiveRanker,
-        QueryVectorRanker,
-        Ranker,
-        RankingSVM,
-        UniformRanker,
-        WhRank,
-        load_ranker,
-    )
+    from bitrank.ranking import AsymmetricRanker, OnlineRankingSVM, QueryVectorRanker, RankingSVM, load_ranker
 
 __all__ = [
     "ITQ",
-    "LSH",
-    "AgreementRanker",
     "AsymmetricRanker",
-    "BinaryReconstructiveEmbeddings",
     "Index",
     "IndexFormatError",
-    "IsotropicHashing",
-    "KernelSupervisedHashing",
-    "MDSHRanker",
-    "MinimalLossHashing",
-    "MultidimensionalSpectralHashing",
-    "OnlineKernelHashing",
     "OnlineRankingSVM",
-    "QaRank",
-    "QueryAdaptiveRanker",
+    "Queries",
     "QueryVectorRanker",
-    "Ranker",
     "RankingSVM",
-    "RankingSupervisedHashing",
+    "Results",
     "SignBits",
-    "SpectralHashing",
-    "UniformRanker",
-    "WhRank",
     "connect",
+    "from_embeddings",
+    "load_hasher",
     "load_ranker",
+    "pack",
 ]
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__ = attach_packages(__name__, __all__, ("index", "hashing", "ranking", "engines"))
+# The room of each name, imported when the name is first used: the rest is found in the rooms themselves.
+_ROOMS = {
+    "core.types": ("Queries", "Results"),
+    "core.codes": ("pack",),
+    "core.embeddings": ("from_embeddings",),
+    "hashing": ("ITQ", "SignBits", "load_hasher"),
+    "index": ("Index", "IndexFormatError"),
+    "ranking": ("AsymmetricRanker", "OnlineRankingSVM", "QueryVectorRanker", "RankingSVM", "load_ranker"),
+    "engines": ("connect",),
+}
+__getattr__, __dir__ = attach(__name__, {name: room for room, names in _ROOMS.items() for name in names}, __all__)

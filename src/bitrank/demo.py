@@ -9,21 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import (
-    ITQ,
-    AsymmetricRanker,
-    OnlineRankingSVM,
-    QueryAdaptiveRanker,
-    QueryVectorRanker,
-    RankingSVM,
-    UniformRanker,
-    WhRank,
-)
-from bitrank.codes import distances
+from bitrank import ITQ, AsymmetricRanker, OnlineRankingSVM, QueryVectorRanker, RankingSVM
+from bitrank.core.codes import distances
+from bitrank.core.lazy import import_extra
+from bitrank.core.metrics import mean_average_precision, mean_precision_recall, precision_at, tie_mass
+from bitrank.core.types import Codes, Queries, Rows
 from bitrank.datasets import digits
-from bitrank.lazy import import_extra
-from bitrank.metrics import mean_average_precision, mean_precision_recall, precision_at, tie_mass
-from bitrank.vocabulary import Codes, Queries, Rows
+from bitrank.ranking import QueryAdaptiveRanker, UniformRanker, WhRank
 
 Curve = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import measures
-from bitrank.checks import check_labels, check_n_bits, check_queries
-from bitrank.codes import distances
-from bitrank.metrics import ndcg_at
-from bitrank.progress import progress
-from bitrank.ranking.evidence import check_features, check_query_rows
-from bitrank.ranking.inputs import take
-from bitrank.ranking.pairs import check_pairs
+from bitrank.core import measures
+from bitrank.core.checks import check_labels, check_n_bits, check_queries
+from bitrank.core.codes import distances
+from bitrank.core.metrics import ndcg_at
+from bitrank.core.progress import progress
+from bitrank.core.ties import Floats, by_chunk
+from bitrank.core.types import Codes, Queries, Rows
+from bitrank.ranking.evidence.kinds import check_features, check_query_rows
+from bitrank.ranking.evidence.pairs import check_pairs
+from bitrank.ranking.networks.inputs import take
 from bitrank.ranking.ranker import Ranker
-from bitrank.ties import Floats, by_chunk
-from bitrank.vocabulary import Codes, Queries, Rows
 
 FIGURES = ("map", "p10", "ndcg10", "recall100", "p100", "voc11")
 _BLOCK = 1 << 24  # distances at a time
@@ -105,7 +105,7 @@ def evaluate_rankings(
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> codes = pack([[1, 0], [1, 1], [0, 0], [0, 1]])
     >>> rankings = {"Hamming": None, "first bit": [1, 0]}
     >>> evaluation = evaluate_rankings(codes, rankings, y=[1, 1, 0, 0], n_bits=2)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array
 from threadpoolctl import threadpool_limits
 
-from bitrank.checks import check_count, n_threads
+from bitrank.core.checks import check_count, n_threads
 
 Floats = npt.NDArray[np.float32]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bitrank.cli.output import add_json, print_facts
-from bitrank.lazy import import_extra
+from bitrank.core.lazy import import_extra
 
 
 def add_parser(commands: Any) -> None:

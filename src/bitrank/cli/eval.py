@@ -10,7 +10,7 @@ from typing import Any
 from bitrank.cli.judgements import add_ids, add_judged, read, read_pairs
 from bitrank.cli.output import add_json
 from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
-from bitrank.files import read_array
+from bitrank.core.files import read_array
 
 
 def add_parser(commands: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights_source import TOKEN_NOTE, environment_token
-from bitrank.feedback import read_log, write_log
+from bitrank.clicks import read_log, write_log
 
 LOGS = "JSON lines: pages in the form of docs/feedback.md, or UBI queries and events"
 

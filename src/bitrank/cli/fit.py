@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bitrank.cli.feedback import LOGS
 from bitrank.cli.judgements import add_ids, add_judged, read, read_pairs
 from bitrank.cli.output import add_json, print_facts
-from bitrank.files import KINDS, check_output, read_array
+from bitrank.core.files import KINDS, check_output, read_array
 from bitrank.ranking.registry import RANKERS
 
 if TYPE_CHECKING:
@@ -165,9 +165,9 @@ def _collection(arguments: argparse.Namespace) -> dict[str, Any]:
 def _learn_clicks(
     arguments: argparse.Namespace, ranker: Ranker, codes: Any, queries: Any
 ) -> tuple[Ranker, dict[str, int]]:
-    from bitrank.feedback import pairs_from_log, read_log
+    from bitrank.clicks import pairs_from_log, read_log
     from bitrank.hashing import load_hasher
-    from bitrank.ranking.constraints import triplets_from_pairs
+    from bitrank.ranking.evidence.constraints import triplets_from_pairs
 
     if queries is not None:
         raise ValueError("--queries must be left out for clicks, whose pages hold the queries, got some")
@@ -183,7 +183,8 @@ def _learn_clicks(
 
 def _held_out(ranker: Ranker) -> dict[str, Any]:
     """The held-out figures of the plain distance and of what was learned; none for rankers without a gate."""
-    from bitrank.ranking import gate, pair_gate
+    from bitrank.ranking.gate import choose as gate
+    from bitrank.ranking.gate import pair_gate
 
     if not ranker.report_:
         return {}

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bitrank.cli.output import add_json, print_facts
-from bitrank.files import read_array
+from bitrank.core.files import read_array
+from bitrank.core.progress import progress
+from bitrank.core.types import Method
 from bitrank.index import Index, interchange, storage
-from bitrank.progress import progress
-from bitrank.vocabulary import Method
 
 BATCH = 256  # queries per step of the progress bar
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitrank.files import read_array
+from bitrank.core.files import read_array
 
 if TYPE_CHECKING:
-    from bitrank.ranking.pairs import Qrels
+    from bitrank.ranking.evidence.pairs import Qrels
 
 _PAIRS = "judged pairs: rows of (query, item) or (query, item, grade) row numbers, or a scipy sparse matrix (.npz)"
 _QRELS = "judged pairs as a qrels file: `query 0 item grade` or `query item grade`"
@@ -42,7 +42,7 @@ def read(path: Path | None) -> Any:
 
 def read_pairs(arguments: argparse.Namespace, n_items: int, n_queries: int) -> Qrels:
     """Read the pairs or the qrels that the arguments name."""
-    from bitrank.ranking.pairs import Qrels, read_qrels  # slow to import
+    from bitrank.ranking.evidence.pairs import Qrels, read_qrels  # slow to import
 
     if arguments.pairs is None:
         query_ids, ids = _ids(arguments.query_ids, n_queries, "query"), _ids(arguments.ids, n_items, "code")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from bitrank.cli.feedback import LOGS
 from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
-from bitrank.files import check_output
+from bitrank.core.files import check_output
 from bitrank.index import Index
 
 if TYPE_CHECKING:
-    from bitrank.feedback import LogReplay
+    from bitrank.clicks import LogReplay
 
 
 def add_parser(commands: Any) -> None:
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
 def _replay(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         check_output(arguments.output)
-    from bitrank.feedback import read_log, replay_log  # slow to import
+    from bitrank.clicks import read_log, replay_log  # slow to import
 
     index = Index.load(arguments.index)
     codes, ids = index.export()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitrank.cli.configuration import complete
-from bitrank.lazy import import_extra
+from bitrank.core.lazy import import_extra
 
 if TYPE_CHECKING:
     from bitrank.service.settings import Settings

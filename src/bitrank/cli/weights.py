@@ -10,7 +10,7 @@ import numpy as np
 
 from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
-from bitrank.files import write_array
+from bitrank.core.files import write_array
 from bitrank.ranking.weights import compare_weights, summarize_weights
 
 BAR = 30  # characters in the longest bar

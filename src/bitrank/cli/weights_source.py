@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bitrank.checks import check_weights
-from bitrank.files import KINDS, read_array
+from bitrank.core.checks import check_weights
+from bitrank.core.files import KINDS, read_array
+from bitrank.core.types import Weights
 from bitrank.index import Index
-from bitrank.vocabulary import Weights
 
 SOURCES = "file (.npy, .csv, .json), ranker of one weight per bit, folder of an index, or URL of a version on a service"
 TOKEN_NOTE = "If the service requires a token, set the environment variable BITRANK_TOKEN."
@@ -26,7 +26,7 @@ def read_weights(source: str) -> Weights:
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> Index(pack([[1, 0], [0, 1]]), n_bits=2, weights=[3, 1]).save("codes.index")
     >>> read_weights("codes.index")
     array([3., 1.], dtype=float32)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_count
+from bitrank.core.checks import check_count
+from bitrank.core.lazy import import_extra
 from bitrank.datasets.files import Forms, check_class_numbers, data_folder, read_arrays
-from bitrank.lazy import import_extra
 
 SIDE = 64
 FILE = "ytf_subset_gray64.npz"

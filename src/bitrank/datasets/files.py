@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.files import read_npz, replacing
+from bitrank.core.files import read_npz, replacing
 
 Arrays = dict[str, npt.NDArray[Any]]
 # Kind of numbers and shape per array; sides of the same name have the same length.

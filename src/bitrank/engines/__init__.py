@@ -54,7 +54,7 @@ def connect(url: str | Sequence[str], name: str = "codes", **options: Any) -> En
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> with connect("memory://") as engine:
     ...     engine.create(n_bits=3)
     ...     engine.add(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), ids=[7, 8, 9])

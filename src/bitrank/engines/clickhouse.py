@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_ids
+from bitrank.core.checks import check_ids
+from bitrank.core.lazy import import_extra
+from bitrank.core.progress import progress
+from bitrank.core.types import Codes, Ids, Weights, n_bytes
 from bitrank.engines.contract import Engine, check_add, check_created, check_same_width
 from bitrank.engines.planes import distance_sql
 from bitrank.engines.stages import Fetched
-from bitrank.lazy import import_extra
-from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
 
 # Rows per INSERT.
 BATCH = 1 << 18
@@ -50,7 +50,7 @@ class ClickHouseEngine(Engine):
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> with ClickHouseEngine("chdb://", "example") as engine:
     ...     engine.create(n_bits=3)
     ...     engine.add(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), ids=[7, 8, 9])

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_count, check_ids, check_method, check_queries
+from bitrank.core.checks import check_codes, check_count, check_ids, check_method, check_queries
+from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
 from bitrank.engines.stages import Fetched, rank_all, rerank
-from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
 
 
 class UnknownIdError(ValueError):

@@ -12,13 +12,13 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.arrow import binary_of
-from bitrank.checks import check_ids
+from bitrank.core.arrow import binary_of
+from bitrank.core.checks import check_ids
+from bitrank.core.lazy import import_extra
+from bitrank.core.types import Codes, Ids, Weights, n_bytes
 from bitrank.engines.contract import Engine, check_add, check_created
 from bitrank.engines.planes import distance_sql, quoted
 from bitrank.engines.stages import Fetched
-from bitrank.lazy import import_extra
-from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
 
 COMMENT = "bitrank: codes of {} bits"
 
@@ -36,7 +36,7 @@ class DuckDBEngine(Engine):
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> with DuckDBEngine("duckdb://") as engine:
     ...     engine.create(n_bits=3)
     ...     engine.add(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), ids=[7, 8, 9])

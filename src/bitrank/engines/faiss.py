@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_weights
-from bitrank.codes import sample_rows, signs
+from bitrank.core.checks import check_codes, check_weights
+from bitrank.core.codes import sample_rows, signs
+from bitrank.core.lazy import import_extra
+from bitrank.core.types import Codes, Ids, Weights, n_bytes
 from bitrank.engines.contract import check_add
 from bitrank.engines.local import LocalEngine
 from bitrank.engines.stages import Fetched
-from bitrank.lazy import import_extra
-from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
 
 # Queries whose candidates are fetched at once.
 BATCH = 64
@@ -42,7 +42,7 @@ def index_pq(codes: Codes, n_bits: int, weights: npt.ArrayLike | None = None) ->
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> index = index_pq(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), 3, weights=[4, 2, 1])
     >>> products, rows = index.search(pq_queries(pack([[1, 0, 0]]), 3), 2)
     >>> rows, (4 + 2 + 1 - products) / 2
@@ -63,7 +63,7 @@ def set_pq_weights(index: Any, n_bits: int, weights: npt.ArrayLike | None) -> No
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> index = index_pq(pack([[1, 0, 1], [1, 1, 0]]), 3, weights=[4, 2, 1])
     >>> set_pq_weights(index, 3, [4, 1, 2])
     >>> index.search(pq_queries(pack([[1, 0, 0]]), 3), 1)[1]
@@ -84,7 +84,7 @@ def pq_queries(queries: Codes, n_bits: int, weights: npt.ArrayLike | None = None
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> pq_queries(pack([[1, 0, 1]]), 3)
     array([[ 1., -1.,  1.,  0.,  0.,  0.,  0.,  0.]], dtype=float32)
     """
@@ -112,7 +112,7 @@ class FaissEngine(LocalEngine):
     Examples
     --------
     >>> import faiss
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> index = faiss.IndexBinaryFlat(8)
     >>> index.add(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]))
     >>> FaissEngine(index, n_bits=3).search(pack([[1, 0, 0]]), k=2, weights=[4, 2, 1]).ids

@@ -9,10 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 import numpy.typing as npt
 
-from bitrank.checks import check_ids
+from bitrank.core.checks import check_ids
+from bitrank.core.files import replacing
+from bitrank.core.types import Ids, n_bytes
 from bitrank.engines.contract import Engine, check_created, check_same_width
-from bitrank.files import replacing
-from bitrank.vocabulary import Ids, n_bytes
 
 
 class LocalEngine(Engine):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_ids
+from bitrank.core.checks import check_ids
+from bitrank.core.types import Codes, Queries, Results
 from bitrank.engines.contract import Engine, check_add, check_created
 from bitrank.index import Index
-from bitrank.vocabulary import Codes, Queries, Results
 
 
 class MemoryEngine(Engine):

@@ -14,13 +14,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_ids
-from bitrank.codes import sample_rows
+from bitrank.core.checks import check_ids
+from bitrank.core.codes import sample_rows
+from bitrank.core.lazy import import_extra
+from bitrank.core.progress import progress
+from bitrank.core.types import Codes, Ids, n_bytes
 from bitrank.engines.contract import Engine, check_add, check_created, check_same_width
 from bitrank.engines.stages import Fetched
-from bitrank.lazy import import_extra
-from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Ids, n_bytes
 
 # Milvus's limit of results per query.
 MAX_CANDIDATES = 16_384

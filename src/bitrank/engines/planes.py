@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_weights
-from bitrank.codes import pack
-from bitrank.vocabulary import Codes, Weights
+from bitrank.core.checks import check_weights
+from bitrank.core.codes import pack
+from bitrank.core.types import Codes, Weights
 
 
 class Dialect(NamedTuple):
@@ -79,7 +79,7 @@ def masks(weights: npt.ArrayLike) -> Codes:
 
     Examples
     --------
-    >>> from bitrank.codes import unpack
+    >>> from bitrank.core.codes import unpack
     >>> unpack(masks([4, 2, 3]), n_bits=3)
     array([[0, 0, 1],
            [0, 1, 1],
@@ -128,7 +128,7 @@ def distance_sql(column: str, query: Codes, weights: npt.ArrayLike, dialect: str
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> distance_sql("code", pack([[1, 0, 0, 0]])[0], [2, 3, 0, 0], "postgresql")
     "bit_count((code # X'80'::bit(4)) & X'40'::bit(4)) + 2 * bit_count((code # X'80'::bit(4)) & X'c0'::bit(4))"
     """

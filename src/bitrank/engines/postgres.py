@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_ids
+from bitrank.core.checks import check_ids
+from bitrank.core.lazy import import_extra
+from bitrank.core.progress import progress
+from bitrank.core.types import AnyQueries, Codes, Ids, Method, Results, Weights, n_bytes
 from bitrank.engines.contract import Engine, check_add, check_created
 from bitrank.engines.planes import DIALECTS, distance_sql, quoted
 from bitrank.engines.stages import Fetched
-from bitrank.lazy import import_extra
-from bitrank.progress import progress
-from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Results, Weights, n_bytes
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -9,10 +9,10 @@ from typing import Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_ids
-from bitrank.codes import nearest
+from bitrank.core.checks import check_ids
+from bitrank.core.codes import nearest
+from bitrank.core.types import AnyQueries, Codes, Method, Results, n_bytes
 from bitrank.engines.contract import Engine, check_add, check_created
-from bitrank.vocabulary import AnyQueries, Codes, Method, Results, n_bytes
 
 T = TypeVar("T")
 

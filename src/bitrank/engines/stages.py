@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_queries, check_weights
-from bitrank.codes import distances, nearest
+from bitrank.core.checks import check_codes, check_queries, check_weights
+from bitrank.core.codes import distances, nearest
+from bitrank.core.types import AnyQueries, Codes, Ids, Queries, Results, Weights
 from bitrank.engines.planes import are_whole
-from bitrank.vocabulary import AnyQueries, Codes, Ids, Queries, Results, Weights
 
 Fetched = tuple[Ids, Codes]
 
@@ -48,7 +48,7 @@ def rerank(
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> fetched = np.array([7, 9]), pack([[1, 0, 1], [0, 0, 1]])
     >>> rerank(pack([[1, 0, 0]]), [fetched], k=1, weights=[4, 2, 1], n_bits=3)
     Results(ids=array([[7]]), distances=array([[1.]], dtype=float32))

@@ -14,13 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import sample_rows
+from bitrank.core.codes import sample_rows
+from bitrank.core.lazy import import_extra
+from bitrank.core.progress import progress
+from bitrank.core.types import Codes, Ids, n_bytes
 from bitrank.engines.contract import check_add
 from bitrank.engines.local import LocalEngine
 from bitrank.engines.stages import Fetched
-from bitrank.lazy import import_extra
-from bitrank.progress import progress
-from bitrank.vocabulary import Codes, Ids, n_bytes
 
 # Codes added per call of USearch.
 BATCH = 10_000
@@ -43,7 +43,7 @@ class USearchEngine(LocalEngine):
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> from usearch.index import Index
     >>> index = Index(ndim=8, metric="hamming", dtype="b1")
     >>> keys = index.add(np.array([7, 8, 9]), pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]))

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from bitrank.lazy import attach, import_extra
+from bitrank.core.lazy import attach, import_extra
 
 if TYPE_CHECKING:
     from bitrank.gpu.cuda import DeviceError

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.checks import n_threads
+from bitrank.core.checks import n_threads
+from bitrank.core.types import Codes, Ids, n_bytes
 from bitrank.index import Index
 from bitrank.index import segments as index_segments
-from bitrank.vocabulary import Codes, Ids, n_bytes
 
 # Neighbours are merged into chunks of up to this size: every chunk is a row of the kernels' table.
 MERGED_BYTES = 1 << 26

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.core.lazy import import_extra
 from bitrank.gpu.chunks import Chunk
 from bitrank.gpu.kernels import THREADS, Kernels, Scratch, Task, opaque, table
-from bitrank.lazy import import_extra
 
 # Device memory that is left free for searches.
 RESERVED_BYTES = 1 << 30

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_count, check_ids, check_index_weights, check_method, check_queries
+from bitrank.core.checks import check_count, check_ids, check_index_weights, check_method, check_queries
+from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
 from bitrank.gpu import search
 from bitrank.gpu.cuda import Device, DeviceError
 from bitrank.gpu.store import Store
 from bitrank.index import Index as CpuIndex
-from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
 
 MAX_BITS = 1024
 

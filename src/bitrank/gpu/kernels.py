@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.core.types import Codes, Ids, Weights
 from bitrank.gpu import plan
 from bitrank.gpu.chunks import Chunk
 from bitrank.gpu.quantise import NOTHING, Quantised, fragments, offsets, words
-from bitrank.vocabulary import Codes, Ids, Weights
 
 THREADS = 256
 DP4A_WIDTHS = (4, 8, 16, 32)  # bytes of codes that the kernel of one query takes

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.vocabulary import Codes, Weights
+from bitrank.core.types import Codes, Weights
 
 LARGEST = 127
 SCALE = 8  # the kernels expand a set bit to this value

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.codes import nearest as best_of
+from bitrank.core.codes import nearest as best_of
+from bitrank.core.types import Codes, Ids, Results, Weights
 from bitrank.gpu import plan
 from bitrank.gpu.chunks import Chunk
 from bitrank.gpu.kernels import Task
 from bitrank.gpu.quantise import quantise
-from bitrank.vocabulary import Codes, Ids, Results, Weights
 
 Chunks = tuple[Chunk, ...]
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_ids
+from bitrank.core.checks import check_codes, check_ids
+from bitrank.core.types import Codes, Ids, n_bytes
 from bitrank.gpu.chunks import (
     STREAMED_BYTES,
     Chunk,
@@ -24,7 +25,6 @@ from bitrank.gpu.chunks import (
     words,
 )
 from bitrank.index import Index
-from bitrank.vocabulary import Codes, Ids, n_bytes
 
 
 class Store:

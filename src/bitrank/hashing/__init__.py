@@ -2,22 +2,22 @@
 
 from typing import TYPE_CHECKING
 
+from bitrank.core.lazy import attach
 from bitrank.hashing.registry import HASHERS, hasher_class, load_hasher
-from bitrank.lazy import attach
 
 if TYPE_CHECKING:
-    from bitrank.hashing.bre import BinaryReconstructiveEmbeddings
     from bitrank.hashing.hasher import Hasher
     from bitrank.hashing.isotropic import IsotropicHashing
     from bitrank.hashing.itq import ITQ
-    from bitrank.hashing.ksh import KernelSupervisedHashing
     from bitrank.hashing.lsh import LSH
     from bitrank.hashing.mdsh import MultidimensionalSpectralHashing
-    from bitrank.hashing.mlh import MinimalLossHashing
-    from bitrank.hashing.okh import OnlineKernelHashing
-    from bitrank.hashing.rsh import RankingSupervisedHashing
     from bitrank.hashing.sign_bits import SignBits
     from bitrank.hashing.spectral import SpectralHashing
+    from bitrank.hashing.supervised.bre import BinaryReconstructiveEmbeddings
+    from bitrank.hashing.supervised.ksh import KernelSupervisedHashing
+    from bitrank.hashing.supervised.mlh import MinimalLossHashing
+    from bitrank.hashing.supervised.okh import OnlineKernelHashing
+    from bitrank.hashing.supervised.rsh import RankingSupervisedHashing
 
 __all__ = [
     "HASHERS",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitrank.archives import check_shapes, plain_param
-from bitrank.files import read_npz, replacing
+from bitrank.core.archives import check_shapes, plain_param
+from bitrank.core.files import read_npz, replacing
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from bitrank.arrays import to_rows
-from bitrank.checks import check_codes, check_count
-from bitrank.codes import pack
+from bitrank.core.arrays import to_rows
+from bitrank.core.checks import check_codes, check_count
+from bitrank.core.codes import pack
+from bitrank.core.types import Codes
 from bitrank.hashing import files
-from bitrank.vocabulary import Codes
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.checks import check_count
+from bitrank.core.checks import check_count
 from bitrank.hashing.hasher import Floats, RandomHasher
 from bitrank.hashing.pca import fit_pca_of_bits, random_rotation
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
+from bitrank.hashing.anchors import MOST_ROWS
 from bitrank.hashing.hasher import Floats, Hasher
-from bitrank.hashing.kernel import MOST_ROWS
 from bitrank.hashing.pca import fit_pca
 
 N_GRID = 64  # points at which an eigenfunction is kept

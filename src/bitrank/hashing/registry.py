@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from bitrank.lazy import class_by_name
+from bitrank.core.lazy import class_by_name
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
@@ -18,11 +18,11 @@ HASHERS = {
     "ITQ": "itq",
     "SignBits": "sign_bits",
     "MultidimensionalSpectralHashing": "mdsh",
-    "KernelSupervisedHashing": "ksh",
-    "MinimalLossHashing": "mlh",
-    "BinaryReconstructiveEmbeddings": "bre",
-    "RankingSupervisedHashing": "rsh",
-    "OnlineKernelHashing": "okh",
+    "KernelSupervisedHashing": "supervised.ksh",
+    "MinimalLossHashing": "supervised.mlh",
+    "BinaryReconstructiveEmbeddings": "supervised.bre",
+    "RankingSupervisedHashing": "supervised.rsh",
+    "OnlineKernelHashing": "supervised.okh",
 }
 
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.core.types import Codes
 from bitrank.hashing.hasher import Floats, Hasher
-from bitrank.vocabulary import Codes
 
 # Codes of embeddings that were not centred set bits of positive means more often, and those of negative means less.
 # benchmarks/retrieval/centring.py: this correlation is at least 0.87 for 50 such codes, at most 0.33 for centred ones.
@@ -27,7 +27,7 @@ class SignBits(Hasher):
     ----------
     threshold : {"mean", "zero"}
         "mean" centres embeddings on the training vectors, which makes bits balanced. "zero" gives the codes that
-        providers return and `bitrank.codes.from_embeddings` makes: ``np.packbits(X > 0, axis=1)``.
+        providers return and `bitrank.core.codes.from_embeddings` makes: ``np.packbits(X > 0, axis=1)``.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class SignBits(Hasher):
 
     Examples
     --------
-    >>> from bitrank.codes import unpack
+    >>> from bitrank.core.codes import unpack
     >>> X = [[0.9, 0.1, 0.2], [0.1, 0.5, 0.4]]
     >>> unpack(SignBits().fit_transform(X), n_bits=3)
     array([[1, 0, 0],

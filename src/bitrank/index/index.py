@@ -9,13 +9,13 @@ from numbers import Integral
 
 import numpy.typing as npt
 
-from bitrank.checks import check_any_rows, check_codes, check_count, check_ids, check_index_weights
-from bitrank.codes import sample_rows
+from bitrank.core.checks import check_any_rows, check_codes, check_count, check_ids, check_index_weights
+from bitrank.core.codes import sample_rows
+from bitrank.core.types import Codes, Ids, Weights
 from bitrank.index import storage
 from bitrank.index.searching import Searching
 from bitrank.index.segments import order_quality
 from bitrank.index.snapshot import Snapshot
-from bitrank.vocabulary import Codes, Ids, Weights
 
 # Sort the rows again when new weights bring the order's quality below this: docs/search.md has the measurement.
 POOR_ORDER = 0.7
@@ -24,7 +24,7 @@ POOR_ORDER = 0.7
 class Index(Searching):
     """Exact top-k search by weighted Hamming distance.
 
-    Results equal those of `bitrank.codes.weighted_hamming`, sorted by distance and then by id, to the last bit.
+    Results equal those of `bitrank.core.codes.weighted_hamming`, sorted by distance and then by id, to the last bit.
     All methods may be called from several threads at once; a search sees the rows and the weights of one moment.
 
     Parameters
@@ -40,7 +40,7 @@ class Index(Searching):
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> index = Index(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), n_bits=3, weights=[4, 2, 1])
     >>> index.search(pack([[1, 0, 0]]), k=2)
     Results(ids=array([[0, 1]]), distances=array([[1., 2.]], dtype=float32))
@@ -106,7 +106,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> Index(pack([[1, 0], [0, 1]]), ids=[7, 3]).ids
         array([3, 7])
         """
@@ -133,7 +133,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> index = Index(n_bits=2)
         >>> index.add(pack([[1, 0], [0, 1]]))
         >>> list(index)
@@ -148,7 +148,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> index = Index(pack([[1, 0], [0, 1]]))
         >>> index.remove([0])
         >>> list(index)
@@ -162,7 +162,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> index = Index(pack([[1, 0], [0, 1]]))
         >>> index.update([0], pack([[1, 1]]))
         >>> index.distances(pack([[1, 1]]), [0])
@@ -178,7 +178,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> Index(pack([[1, 0], [0, 1]]), ids=[7, 3]).codes([3])
         array([[64]], dtype=uint8)
         """
@@ -189,7 +189,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> Index(pack([[1, 0], [0, 1]])).sample(10)
         array([[128],
                [ 64]], dtype=uint8)
@@ -203,7 +203,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> Index(pack([[1, 0], [0, 1]])).optimize()
         """
         with self._writing:
@@ -218,7 +218,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> Index(pack([[1, 0], [0, 1]])).order_quality()
         1.0
         """
@@ -231,7 +231,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> Index(pack([[1, 0], [0, 1]])).export()
         (array([[ 64],
                [128]], dtype=uint8), array([1, 0]))
@@ -243,7 +243,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> Index(pack([[1, 0], [0, 1]])).save("patches.index")
         >>> len(Index.load("patches.index"))
         2
@@ -268,7 +268,7 @@ class Index(Searching):
 
         Examples
         --------
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> Index(pack([[1, 0], [0, 1]]), weights=[3, 1, 0, 0, 0, 0, 0, 0]).save("patches.index")
         >>> Index.load("patches.index").search(pack([[1, 1]]), k=1).distances
         array([[1.]], dtype=float32)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.arrow import binary_of, matrix_of
-from bitrank.files import replacing
+from bitrank.core.arrow import binary_of, matrix_of
+from bitrank.core.files import replacing
+from bitrank.core.lazy import import_extra
+from bitrank.core.types import Codes, Ids
 from bitrank.index.index import Index
-from bitrank.lazy import import_extra
-from bitrank.vocabulary import Codes, Ids
 
 Path = str | os.PathLike[str]
 
@@ -44,7 +44,7 @@ def from_file(
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> np.save("codes.npy", pack([[1, 0], [0, 1]]))
     >>> from_file("codes.npy", n_bits=2, ids=[5, 6]).ids
     array([5, 6])
@@ -66,7 +66,7 @@ def from_npy(
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> np.save("codes.npy", pack([[1, 0], [0, 1]]))
     >>> from_npy("codes.npy")
     Index(2 codes of 8 bits, plain)
@@ -80,7 +80,7 @@ def to_npy(index: Index, path: Path) -> None:
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> to_npy(Index(pack([[1, 0], [0, 1]])), "codes.npy")
     >>> np.load("codes.npy")
     array([[128],
@@ -101,7 +101,7 @@ def from_faiss(source: Any, *, weights: npt.ArrayLike | None = None) -> Index:
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> from_faiss(to_faiss(Index(pack([[1, 0], [0, 1]]), ids=[5, 6]))).ids
     array([5, 6])
     """
@@ -124,7 +124,7 @@ def to_faiss(index: Index) -> Any:
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> to_faiss(Index(pack([[1, 0], [0, 1]]))).ntotal
     2
     """
@@ -147,7 +147,7 @@ def from_parquet(
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> to_parquet(Index(pack([[1, 0], [0, 1]]), ids=[5, 6]), "codes.parquet")
     >>> from_parquet("codes.parquet", id_column="id").ids
     array([5, 6])
@@ -173,7 +173,7 @@ def to_parquet(index: Index, path: Path, column: str = "code", id_column: str = 
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> to_parquet(Index(pack([[1, 0], [0, 1]])), "codes.parquet")
     """
     arrow = import_extra("pyarrow", "parquet")

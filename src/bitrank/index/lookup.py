@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitrank.vocabulary import Ids
+from bitrank.core.types import Ids
 
 
 class Lookup:

@@ -7,10 +7,10 @@ from numbers import Real
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_count, check_ids, check_method, check_queries
-from bitrank.codes import nearest
+from bitrank.core.checks import check_codes, check_count, check_ids, check_method, check_queries
+from bitrank.core.codes import nearest
+from bitrank.core.types import AnyQueries, Codes, Method, Queries, Results, Weights
 from bitrank.index.snapshot import Snapshot
-from bitrank.vocabulary import AnyQueries, Codes, Method, Queries, Results, Weights
 
 
 class Searching:
@@ -59,7 +59,7 @@ class Searching:
         Examples
         --------
         >>> from bitrank import Index
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> index = Index(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), n_bits=3)
         >>> index.search(pack([[1, 0, 0]]), k=2).ids
         array([[0, 1]])
@@ -90,7 +90,7 @@ class Searching:
         Examples
         --------
         >>> from bitrank import Index
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> index = Index(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), n_bits=3)
         >>> index.search_radius(pack([[1, 0, 0], [1, 1, 0]]), radius=1).ids
         array([[ 0,  1],
@@ -126,7 +126,7 @@ class Searching:
         Examples
         --------
         >>> from bitrank import Index
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> index = Index(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), n_bits=3, weights=[4, 2, 1])
         >>> index.rerank(pack([[1, 0, 0]]), [[2, 1]], k=2).ids
         array([[1, 2]])
@@ -159,7 +159,7 @@ class Searching:
         Examples
         --------
         >>> from bitrank import Index
-        >>> from bitrank.codes import pack
+        >>> from bitrank.core.codes import pack
         >>> index = Index(pack([[1, 0, 1], [1, 1, 0]]), n_bits=3, weights=[4, 2, 1])
         >>> index.distances(pack([[1, 0, 0]]), [1, 0])
         array([[2., 1.]], dtype=float32)

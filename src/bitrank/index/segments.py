@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
+from bitrank.core.types import Codes, Ids, Weights, n_bytes
 
 Order = npt.NDArray[np.uint16]
 LANES = 64

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.arrays import to_array
-from bitrank.checks import check_ids, n_threads
+from bitrank.core.arrays import to_array
+from bitrank.core.checks import check_ids, n_threads
+from bitrank.core.types import Codes, Ids, Weights, n_bytes
 from bitrank.index.lookup import Lookup
 from bitrank.index.segments import Order, Segment, bit_order, build, count, flags, pick, restore, words
-from bitrank.vocabulary import Codes, Ids, Weights, n_bytes
 
 
 class Snapshot:

@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.checks import n_threads
-from bitrank.files import replacing, sync
+from bitrank.core.checks import n_threads
+from bitrank.core.files import replacing, sync
+from bitrank.core.types import Weights
 from bitrank.index.segments import Segment
 from bitrank.index.snapshot import Snapshot
-from bitrank.vocabulary import Weights
 
 VERSION = 1
 META = "meta.json"

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import as_float32
-from bitrank.codes import from_embeddings, split_vectors
+from bitrank.core.checks import as_float32
+from bitrank.core.codes import from_embeddings, split_vectors
+from bitrank.core.types import Codes, Queries
 from bitrank.hashing import load_hasher
 from bitrank.hashing.hasher import Hasher
 from bitrank.ranking import Ranker, load_ranker
-from bitrank.vocabulary import Codes, Queries
 
 Path = str | os.PathLike[str]
 

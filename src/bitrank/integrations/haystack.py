@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bitrank.checks import check_count
+from bitrank.core.checks import check_count
+from bitrank.core.lazy import import_extra
 from bitrank.integrations.encoding import Encoder
 from bitrank.integrations.records import META, Records
-from bitrank.lazy import import_extra
 
 import_extra("haystack", "haystack")
 

@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
-from bitrank.codes import signs
+from bitrank.core.codes import signs
+from bitrank.core.lazy import import_extra
 from bitrank.hashing.hasher import Hasher
 from bitrank.integrations.encoding import Encoder, Path
 from bitrank.integrations.records import Records
-from bitrank.lazy import import_extra
 from bitrank.ranking import Ranker
 
 import_extra("langchain_core", "langchain")

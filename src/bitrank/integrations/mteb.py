@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bitrank.arrays import to_array
-from bitrank.checks import check_count
+from bitrank.core.arrays import to_array
+from bitrank.core.checks import check_count
+from bitrank.core.types import Queries
 from bitrank.hashing.hasher import Hasher
 from bitrank.index import Index
 from bitrank.integrations.encoding import Encoder, Path, similarities
 from bitrank.ranking import Ranker
-from bitrank.vocabulary import Queries
 
 Scores = list[list[float]]
 Places = list[list[int]]

@@ -17,11 +17,11 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_count
-from bitrank.files import replacing
+from bitrank.core.checks import check_count
+from bitrank.core.files import replacing
+from bitrank.core.types import Codes, Ids
 from bitrank.index import Index
 from bitrank.integrations.encoding import Encoder, similarities
-from bitrank.vocabulary import Codes, Ids
 
 FORMAT = "bitrank store"
 VERSION = 1

@@ -2,20 +2,20 @@
 
 from typing import TYPE_CHECKING
 
-from bitrank.lazy import attach
+from bitrank.core.lazy import attach
 from bitrank.ranking.registry import RANKERS, load_ranker, ranker_class
 
 if TYPE_CHECKING:
-    from bitrank.ranking.agreement import AgreementRanker
-    from bitrank.ranking.mdsh import MDSHRanker
+    from bitrank.ranking.baselines.agreement import AgreementRanker
+    from bitrank.ranking.baselines.mdsh import MDSHRanker
+    from bitrank.ranking.baselines.qa_rank import QaRank
+    from bitrank.ranking.baselines.whrank import WhRank
     from bitrank.ranking.online import OnlineRankingSVM
     from bitrank.ranking.plain import AsymmetricRanker, UniformRanker
-    from bitrank.ranking.qa_rank import QaRank
     from bitrank.ranking.query_adaptive import QueryAdaptiveRanker
     from bitrank.ranking.query_vector import QueryVectorRanker
     from bitrank.ranking.ranker import Ranker
     from bitrank.ranking.ranking_svm import RankingSVM
-    from bitrank.ranking.whrank import WhRank
 
 __all__ = [
     "RANKERS",

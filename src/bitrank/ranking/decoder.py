@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from bitrank.codes import signs
-from bitrank.ranking import pair_gate
-from bitrank.ranking.evidence import Matrix, PairEvidence, QueryRows, VectorEvidence
-from bitrank.ranking.gate import COARSE_BLENDS, Choice
-from bitrank.ranking.inputs import Inputs
-from bitrank.ranking.near import Factor, Floats, blocks
-from bitrank.ranking.network import Network
-from bitrank.ranking.query_parts import Part
-from bitrank.ranking.threads import one_blas_thread
-from bitrank.vocabulary import Rows, Weights
+from bitrank.core.codes import signs
+from bitrank.core.types import Rows, Weights
+from bitrank.ranking.evidence.kinds import Matrix, PairEvidence, QueryRows, VectorEvidence
+from bitrank.ranking.gate import pair_gate
+from bitrank.ranking.gate.choose import COARSE_BLENDS, Choice
+from bitrank.ranking.gate.near import Factor, Floats, blocks
+from bitrank.ranking.networks.inputs import Inputs
+from bitrank.ranking.networks.network import Network
+from bitrank.ranking.networks.query_parts import Part
+from bitrank.ranking.networks.threads import one_blas_thread
 
 _MOST_ITEMS, _MOST_QUERIES, _JUDGED_QUERIES = 50_000, 10_000, 1000
 _NEAREST = 10  # vectors that are relevant to a query

@@ -13,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.checks import check_codes, check_weights
-from bitrank.progress import progress
-from bitrank.ranking import gate
-from bitrank.ranking.constraints import check_constraints, triplets_from_clicks
-from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, QueryRows, check_query_rows
-from bitrank.ranking.gated import GatedRanker
-from bitrank.ranking.held_out import some_rows
-from bitrank.ranking.near import Factor
-from bitrank.ranking.objective import Array, Constraints, Objective, best_scale
+from bitrank.core.checks import check_codes, check_weights
+from bitrank.core.progress import progress
+from bitrank.core.types import Codes, Queries, Rows, Weights
+from bitrank.ranking.evidence.constraints import check_constraints, triplets_from_clicks
+from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, Matrix, QueryRows, check_query_rows
+from bitrank.ranking.evidence.sampling import SAMPLINGS, constraints_of, draw_samplings
+from bitrank.ranking.gate import choose as gate
+from bitrank.ranking.gate.gated import GatedRanker
+from bitrank.ranking.gate.held_out import some_rows
+from bitrank.ranking.gate.near import Factor
+from bitrank.ranking.gate.stream import StreamGate
 from bitrank.ranking.ranker import scaled
 from bitrank.ranking.ranking_svm import constants
-from bitrank.ranking.sampling import SAMPLINGS, constraints_of, draw_samplings
-from bitrank.ranking.solvers import egd, exact
-from bitrank.ranking.stream_gate import StreamGate
-from bitrank.vocabulary import Codes, Queries, Rows, Weights
+from bitrank.ranking.solvers.objective import Array, Constraints, Objective, best_scale
+from bitrank.ranking.solvers.solvers import egd, exact
 
 _SOLVERS = ("exact", "egd")
 _BATCH = 10  # of `fit`
@@ -93,7 +93,7 @@ class OnlineRankingSVM(GatedRanker):
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> codes = pack([[1, 1, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0]])
     >>> online = OnlineRankingSVM(n_bits=4)
     >>> for _ in range(20):

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from bitrank.archives import Archive
-from bitrank.checks import check_codes
-from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
-from bitrank.ranking.gated import GatedRanker
+from bitrank.core.archives import Archive
+from bitrank.core.checks import check_codes
+from bitrank.core.types import Codes, Queries, Weights
+from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows
+from bitrank.ranking.gate.gated import GatedRanker
 from bitrank.ranking.trust import (
     MOST_ROWS,
     Doubt,
@@ -20,7 +21,6 @@ from bitrank.ranking.trust import (
     trust_in_clicks,
     trust_in_queries,
 )
-from bitrank.vocabulary import Codes, Queries, Weights
 
 _EVIDENCE = ("labels", "pairs", "vectors", "clicks")
 

@@ -7,10 +7,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.arrays import to_array
-from bitrank.ranking.evidence import LabelEvidence, Matrix, QueryRows
+from bitrank.core.arrays import to_array
+from bitrank.core.types import Codes, Queries
+from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, QueryRows
 from bitrank.ranking.ranker import Ranker, scaled
-from bitrank.vocabulary import Codes, Queries
 
 
 class UniformRanker(Ranker):

@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
-from bitrank.checks import check_count
-from bitrank.codes import signs
-from bitrank.ranking import gate
-from bitrank.ranking.batches import Batches, LabelBatches, PairBatches
-from bitrank.ranking.evidence import LabelEvidence, Matrix, PairEvidence, QueryRows
-from bitrank.ranking.listwise import Adam, class_numbers, descend
-from bitrank.ranking.near import Factor, mean_one
+from bitrank.core.checks import check_count
+from bitrank.core.codes import signs
+from bitrank.core.types import Queries, Rows, Weights
+from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows
+from bitrank.ranking.gate import choose as gate
+from bitrank.ranking.gate.near import Factor, mean_one
+from bitrank.ranking.networks.batches import Batches, LabelBatches, PairBatches
+from bitrank.ranking.networks.loss import Adam, class_numbers, descend
 from bitrank.ranking.per_query import PerQueryRanker
 from bitrank.ranking.ranker import scaled
 from bitrank.ranking.trust import Doubt
-from bitrank.vocabulary import Queries, Rows, Weights
 
 _LEARNING_RATE = 3.2  # divided by the number of bits, and at most 0.1
 # The loss sees a query's weights scaled to this mean, divided by √n_bits since distances spread by √n_bits. Larger
@@ -64,7 +64,7 @@ class QueryAdaptiveRanker(PerQueryRanker):
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(4, size=400)
     >>> bits = np.column_stack([y // 2, y % 2, rng.integers(2, size=(400, 6))])

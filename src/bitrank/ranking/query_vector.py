@@ -13,13 +13,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.archives import Archive
-from bitrank.checks import check_count
-from bitrank.codes import signs, split_vectors
-from bitrank.ranking import gate, pair_gate
-from bitrank.ranking.batches import Batch, LabelBatches, PairBatches
+from bitrank.core.archives import Archive
+from bitrank.core.checks import check_count
+from bitrank.core.codes import signs, split_vectors
+from bitrank.core.types import Codes, Queries, Rows, Weights
 from bitrank.ranking.decoder import learn_decoder
-from bitrank.ranking.evidence import (
+from bitrank.ranking.evidence.kinds import (
     LabelEvidence,
     Matrix,
     PairEvidence,
@@ -27,15 +26,17 @@ from bitrank.ranking.evidence import (
     VectorEvidence,
     check_label_evidence,
 )
-from bitrank.ranking.inputs import Inputs, take
-from bitrank.ranking.listwise import class_numbers
-from bitrank.ranking.near import Factor, mean_one
-from bitrank.ranking.network import Network, start_network, train
+from bitrank.ranking.gate import choose as gate
+from bitrank.ranking.gate import pair_gate
+from bitrank.ranking.gate.near import Factor, mean_one
+from bitrank.ranking.networks.batches import Batch, LabelBatches, PairBatches
+from bitrank.ranking.networks.inputs import Inputs, take
+from bitrank.ranking.networks.loss import class_numbers
+from bitrank.ranking.networks.network import Network, start_network, train
+from bitrank.ranking.networks.query_parts import Part, StoredPart
+from bitrank.ranking.networks.threads import one_blas_thread
 from bitrank.ranking.per_query import PerQueryRanker
-from bitrank.ranking.query_parts import Part, StoredPart
-from bitrank.ranking.threads import one_blas_thread
 from bitrank.ranking.trust import MOST_ROWS, NO_DOUBT, Doubt, sample_collection, unlabelled_items
-from bitrank.vocabulary import Codes, Queries, Rows, Weights
 
 # Learning rates are divided by the number of bits.
 _LABEL_RATE, _MOST_LABEL_RATE = 0.96, 0.03
@@ -95,7 +96,7 @@ class QueryVectorRanker(PerQueryRanker):
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(4, size=400)
     >>> bits = np.column_stack([y // 2, y % 2, rng.integers(2, size=(400, 6))])

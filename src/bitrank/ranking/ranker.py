@@ -12,10 +12,11 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from bitrank.archives import Archive, write_archive
-from bitrank.codes import distances
-from bitrank.metrics import average_precision
-from bitrank.ranking.evidence import (
+from bitrank.core.archives import Archive, write_archive
+from bitrank.core.codes import distances
+from bitrank.core.metrics import average_precision
+from bitrank.core.types import Codes, Queries
+from bitrank.ranking.evidence.kinds import (
     ConstraintEvidence,
     LabelEvidence,
     Matrix,
@@ -29,9 +30,8 @@ from bitrank.ranking.evidence import (
     check_query_rows,
     check_vector_evidence,
 )
+from bitrank.ranking.networks.threads import one_blas_thread
 from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, check_archive, ranker_class
-from bitrank.ranking.threads import one_blas_thread
-from bitrank.vocabulary import Codes, Queries
 
 _SCORED_QUERIES = 1024  # per block of `score`
 
@@ -109,7 +109,7 @@ class Ranker(BaseEstimator, ABC):
         codes : uint8 array of shape (n, ceil(n_bits / 8))
             Packed codes of the items.
         pairs : int array of shape (m, 2) or (m, 3), or scipy sparse matrix of shape (n_queries, n)
-            Row numbers (query, item) or (query, item, grade); `bitrank.ranking.pairs.read_qrels` reads files.
+            Row numbers (query, item) or (query, item, grade); `bitrank.ranking.evidence.pairs.read_qrels` reads files.
         queries : packed codes, or float array of shape (n_queries, n_bits)
             The queries that the first column numbers; they need not be in the collection.
         features : float array of shape (n_queries, n_features), optional

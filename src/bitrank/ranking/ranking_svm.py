@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bitrank.checks import check_count, check_weights
-from bitrank.progress import progress
-from bitrank.ranking import gate
-from bitrank.ranking.evidence import ConstraintEvidence, LabelEvidence, Matrix, PairEvidence, QueryRows
-from bitrank.ranking.gated import GatedRanker
-from bitrank.ranking.held_out import some_rows
-from bitrank.ranking.near import Factor
-from bitrank.ranking.objective import Constraints, Objective, best_scale
+from bitrank.core.checks import check_count, check_weights
+from bitrank.core.progress import progress
+from bitrank.core.types import Queries, Rows, Weights
+from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, Matrix, PairEvidence, QueryRows
+from bitrank.ranking.evidence.sampling import NEGATIVES, SAMPLINGS, constraints_of, draw_constraints, draw_triplets
+from bitrank.ranking.gate import choose as gate
+from bitrank.ranking.gate.gated import GatedRanker
+from bitrank.ranking.gate.held_out import some_rows
+from bitrank.ranking.gate.near import Factor
 from bitrank.ranking.ranker import scaled
-from bitrank.ranking.sampling import NEGATIVES, SAMPLINGS, constraints_of, draw_constraints, draw_triplets
-from bitrank.ranking.solvers import SOLVERS, Solution
-from bitrank.vocabulary import Queries, Rows, Weights
+from bitrank.ranking.solvers.objective import Constraints, Objective, best_scale
+from bitrank.ranking.solvers.solvers import SOLVERS, Solution
 
 # C="auto" tries these constants: the sum of C over all order constraints, and the share of it for ties.
 _TOTALS = (2.0, 200.0)
@@ -45,7 +45,7 @@ class RankingSVM(GatedRanker):
     n_quadruplets : int, default=50000
         Quadruplets that `fit` draws, or triplets that `fit_pairs` draws.
     strategy : {"auto", "uniform", "near"}, default="auto"
-        How `fit` draws them, see `bitrank.ranking.quadruplets.draw_quadruplets`. "auto" tries "near" in several
+        How `fit` draws them, see `draw_quadruplets`. "auto" tries "near" in several
         widths and "uniform" where C is "auto", and is "uniform" where C is given.
     scoring : {"guarded", "map", "p10"}, default="guarded"
         What C="auto" maximises: MAP among those that do not lower precision at 10, MAP alone, or precision at 10.
@@ -62,7 +62,7 @@ class RankingSVM(GatedRanker):
         Share of the learned weights, the rest being uniform ones.
     report_ : list of dict
         What was tried, with its held-out figures; the first line is uniform weights. Empty where C was given.
-    solution_ : bitrank.ranking.solvers.Solution
+    solution_ : bitrank.ranking.solvers.solvers.Solution
         Objective, optimality gap and iterations. None where uniform weights were kept, and after loading.
     n_bits_ : int
 
@@ -72,7 +72,7 @@ class RankingSVM(GatedRanker):
 
     Examples
     --------
-    >>> from bitrank.codes import pack
+    >>> from bitrank.core.codes import pack
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(2, size=400)
     >>> bits = np.column_stack([y, rng.integers(2, size=(400, 7))])  # one bit is the class, the others are noise

@@ -6,8 +6,8 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from bitrank.archives import Archive, check_shapes, read_archive
-from bitrank.lazy import class_by_name
+from bitrank.core.archives import Archive, check_shapes, read_archive
+from bitrank.core.lazy import class_by_name
 
 if TYPE_CHECKING:
     from bitrank.ranking.ranker import Ranker
@@ -17,16 +17,16 @@ VERSION = 1
 
 # Every ranker and its module. A new one is a file and a line here; the contract tests run over all of them.
 RANKERS = {
-    "AgreementRanker": "agreement",
+    "AgreementRanker": "baselines.agreement",
     "AsymmetricRanker": "plain",
-    "MDSHRanker": "mdsh",
+    "MDSHRanker": "baselines.mdsh",
     "OnlineRankingSVM": "online",
-    "QaRank": "qa_rank",
+    "QaRank": "baselines.qa_rank",
     "QueryAdaptiveRanker": "query_adaptive",
     "QueryVectorRanker": "query_vector",
     "RankingSVM": "ranking_svm",
     "UniformRanker": "plain",
-    "WhRank": "whrank",
+    "WhRank": "baselines.whrank",
 }
 
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes
-from bitrank.codes import distances, sample_rows
-from bitrank.ranking.near import blocks
-from bitrank.vocabulary import Codes, Rows, Weights
+from bitrank.core.checks import check_codes
+from bitrank.core.codes import distances, sample_rows
+from bitrank.core.types import Codes, Rows, Weights
+from bitrank.ranking.gate.near import blocks
 
 MOST_ROWS = 10_000  # of a sample
 _FEWEST_ITEMS = 10  # of a collection that says anything

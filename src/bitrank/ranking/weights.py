@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_weights
-from bitrank.ranking.near import Floats, mean_one
+from bitrank.core.checks import check_weights
+from bitrank.ranking.gate.near import Floats, mean_one
 
 if TYPE_CHECKING:
     from bitrank.ranking.ranking_svm import RankingSVM

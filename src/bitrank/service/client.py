@@ -8,8 +8,8 @@ import urllib.request
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bitrank.feedback import LoggedPage
-from bitrank.progress import progress
+from bitrank.clicks import LoggedPage
+from bitrank.core.progress import progress
 
 _TIMEOUT_S = 30
 

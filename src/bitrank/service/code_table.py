@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.vocabulary import Codes, Ids, Rows
+from bitrank.core.types import Codes, Ids, Rows
 
 
 class CodeTable(NamedTuple):

@@ -12,15 +12,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.feedback.exploration import SAMPLE_SIZE
-from bitrank.feedback.logs import parse_code
-from bitrank.feedback.pages import MAX_REAL, QueryArray
+from bitrank.clicks.exploration import SAMPLE_SIZE
+from bitrank.clicks.log import parse_code
+from bitrank.clicks.page import MAX_REAL, QueryArray
+from bitrank.core.types import Codes, Ids, n_bytes
 from bitrank.service import images
 from bitrank.service.code_table import CodeTable, Sample, is_in
 from bitrank.service.engine_index import EngineIndex
 from bitrank.service.sources import Description, Source
 from bitrank.service.store.items import Item, ItemStore
-from bitrank.vocabulary import Codes, Ids, n_bytes
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher

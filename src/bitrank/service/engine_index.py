@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 
 import numpy.typing as npt
 
+from bitrank.core.types import AnyQueries, Codes, Ids, Method, Results
 from bitrank.engines import Engine
 from bitrank.engines.contract import UnknownIdError
-from bitrank.vocabulary import AnyQueries, Codes, Ids, Method, Results
 
 
 class UnreachableEngineError(ConnectionError):

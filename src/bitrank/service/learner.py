@@ -7,7 +7,7 @@ import time
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from bitrank import feedback
+from bitrank import clicks
 from bitrank.service.learning import PUBLISH_S, Learning
 from bitrank.service.link import Link
 from bitrank.service.settings import Settings
@@ -46,7 +46,7 @@ class Learner:
 
     def run(self) -> None:
         """Learn; a step that fails is reported, and learning starts again from the log."""
-        _ = feedback.ClickLearner  # the imports that the first page needs take a second: do them now
+        _ = clicks.ClickLearner  # the imports that the first page needs take a second: do them now
         learning, pause = self._learning, 0.0
         while not self._closed:
             self._link.wait(pause)

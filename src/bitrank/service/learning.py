@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from bitrank import feedback
-from bitrank.ranking.threads import one_blas_thread
+from bitrank import clicks
+from bitrank.ranking.networks.threads import one_blas_thread
 from bitrank.service.link import Link
 from bitrank.service.settings import Settings
 from bitrank.service.store import Store
@@ -34,7 +34,7 @@ PUBLISH_S = 0.2  # Candidates are published this often at most.
 class _Follower:
     """A learner on its way along a profile's log."""
 
-    learner: feedback.ClickLearner
+    learner: clicks.ClickLearner
     choice: int  # number of the activation by a user that it started from
     active: int  # the version that was active at its last step
     position: int  # last page that it learned from
@@ -182,7 +182,7 @@ class Learning:
     def _start(self, profile: str, n_pages: int, active: Version) -> _Follower:
         # A user who rolls back or activates another version does not want what was learned until then.
         choice = self._store.profiles.last_choice(profile)
-        learner = feedback.ClickLearner(self._sample, n_bits=self._store.n_bits, secret=self._secret, random_state=0)
+        learner = clicks.ClickLearner(self._sample, n_bits=self._store.n_bits, secret=self._secret, random_state=0)
         learner.n_looks, decided = self._store.gate.count(profile, choice.n_pages)
         position = max(choice.n_pages, n_pages - MEMORY)
         self._aside.setdefault(profile, set()).update(self._store.candidates.set_aside(profile))

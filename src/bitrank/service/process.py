@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from bitrank import feedback
+from bitrank import clicks
 from bitrank.service.app import create_app
 from bitrank.service.learner import Learner
 from bitrank.service.link import Link
@@ -252,7 +252,7 @@ def _learn(make_learner: MakeLearner, link: Link, parent_read: int, fatal: tuple
     with suppress(OSError):
         os.nice(5)
     _stop_with_parent(parent_read)
-    _ = feedback.ClickLearner  # slow to import; until the handlers are set, a signal ends the process at once
+    _ = clicks.ClickLearner  # slow to import; until the handlers are set, a signal ends the process at once
     try:
         learner = make_learner(link)
     except _MISTAKES as error:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from bitrank.feedback.logged_pages import check_clicked
+from bitrank.clicks.logged_pages import check_clicked
 from bitrank.service.page_tokens import MAX_TOKEN
 
 MAX_K = 1000
@@ -121,7 +121,7 @@ class Feedback(Request):
 class ImportedPage(Request):
     """A page logged elsewhere; a key counts once.
 
-    The body of a `bitrank.feedback.LoggedPage`, as a request that OpenAPI can describe.
+    The body of a `bitrank.clicks.LoggedPage`, as a request that OpenAPI can describe.
     """
 
     key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]

@@ -11,17 +11,17 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import feedback
-from bitrank.codes import split_vectors
-from bitrank.feedback.exploration import draw_by_rank, place_at_random
-from bitrank.feedback.pages import CANARY
+from bitrank import clicks
+from bitrank.clicks.exploration import draw_by_rank, place_at_random
+from bitrank.clicks.page import CANARY
+from bitrank.core.codes import split_vectors
+from bitrank.core.types import Codes, Ids, Queries, Weights
 from bitrank.service.code_table import is_in
 from bitrank.service.collection import Collection, SearchQuery
 from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
 from bitrank.service.settings import Settings
 from bitrank.service.store.profiles import DEFAULT, HAMMING
 from bitrank.service.store.rankings import Ranking
-from bitrank.vocabulary import Codes, Ids, Queries, Weights
 
 Distances = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
@@ -152,7 +152,7 @@ class Searcher:
         results = collection.index.search(queries, self._settings.page_size, threads=1)
         passed = [item for item in results.ids[0].tolist() if item >= 0 and item not in (query.item, *chosen)]
         weights, code = queries.weights[0], queries.codes[0]
-        adapted = feedback.adapt_to_choices(weights, code, collection.codes(passed), collection.codes(chosen))
+        adapted = clicks.adapt_to_choices(weights, code, collection.codes(passed), collection.codes(chosen))
         return Queries(queries.codes, adapted[None])
 
     def _search(self, plans: list[Plan]) -> list[tuple[Ids, Distances]]:

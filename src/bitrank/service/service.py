@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
 
-from bitrank import feedback
-from bitrank.checks import n_threads
-from bitrank.feedback.logged_pages import check_clicked
+from bitrank import clicks
+from bitrank.clicks.logged_pages import check_clicked
+from bitrank.core.checks import n_threads
+from bitrank.core.types import Weights
 from bitrank.index import Index
 from bitrank.service.batching import Batches
 from bitrank.service.candidates import Candidates
@@ -31,7 +32,6 @@ from bitrank.service.sources import Source
 from bitrank.service.store import Store
 from bitrank.service.store.profiles import DEFAULT, HAMMING, Version
 from bitrank.service.store.rankings import Ranking, ranking_of
-from bitrank.vocabulary import Weights
 
 if TYPE_CHECKING:
     from bitrank.ranking.ranker import Ranker
@@ -142,7 +142,7 @@ class Service:
     def _follow(self) -> None:
         """Poll the store for changes by other processes."""
         # The imports that the first choice and the first vector need take a second: do them now, while nobody waits.
-        _ = feedback.adapt_to_choices, self.collection.hasher
+        _ = clicks.adapt_to_choices, self.collection.hasher
         while not self._closed.wait(POLL_S):
             try:
                 self.collection.refresh()
@@ -199,7 +199,7 @@ class Service:
 
     # Pages
 
-    def answer_page(self, token: str, clicked: list[int], profile: str | None) -> tuple[feedback.LoggedPage, bool, int]:
+    def answer_page(self, token: str, clicked: list[int], profile: str | None) -> tuple[clicks.LoggedPage, bool, int]:
         """Log a page that this service showed; returns it, whether it is new, and the number of pages of its profile.
 
         A page of the profile hamming teaches the profile that the answer names.
@@ -211,12 +211,12 @@ class Service:
         name = profile or page.profile
         version = page.version if page.profile == name else None
         kind = {"code": page.code.hex()} if page.item is None else {"item": page.item}
-        logged = feedback.LoggedPage(
+        logged = clicks.LoggedPage(
             page.id.hex(), kind, page.shown, page.explored, clicked, name, version, page.client or None
         )
         return logged, *self.log_page(logged, page.query, signed=True)
 
-    def log_page(self, logged: feedback.LoggedPage, query: SearchQuery, *, signed: bool) -> tuple[bool, int]:
+    def log_page(self, logged: clicks.LoggedPage, query: SearchQuery, *, signed: bool) -> tuple[bool, int]:
         """Log an answered page without the items that are gone; returns whether its key is new, and the count."""
         if logged.profile == HAMMING:
             raise ReadOnlyError("the profile hamming is read-only: name the profile that learns from the page")
@@ -227,7 +227,7 @@ class Service:
             raise ValueError(f"shown must hold items of this collection, got {logged.shown[0]} and no other of it")
         logged = logged._replace(shown=[item for item, _ in kept], explored=[flag for _, flag in kept])
         clicked = set(logged.clicked)
-        page = feedback.Page(
+        page = clicks.Page(
             query.vector,
             self.collection.codes(logged.shown),
             np.array([item in clicked for item in logged.shown]),

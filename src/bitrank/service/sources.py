@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from bitrank.clicks.exploration import SAMPLE_SIZE
+from bitrank.core.lazy import import_extra
 from bitrank.datasets import Digits, digits
 from bitrank.datasets.embedded import DIGIT_CODES, DIGIT_HASHER
-from bitrank.feedback.exploration import SAMPLE_SIZE
 from bitrank.index import Index
-from bitrank.lazy import import_extra
 from bitrank.service import images
 from bitrank.service.engine_index import EngineIndex
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_codes, check_count, check_method, check_weights
-from bitrank.codes import signs
-from bitrank.vocabulary import Codes, Method, Weights
+from bitrank.core.checks import check_codes, check_count, check_method, check_weights
+from bitrank.core.codes import signs
+from bitrank.core.types import Codes, Method, Weights
 
 Json = dict[str, Any]
 

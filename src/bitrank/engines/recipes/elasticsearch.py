@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy.typing as npt
 
-from bitrank.checks import check_count
+from bitrank.core.checks import check_count
+from bitrank.core.types import Codes, Method, n_bytes
 from bitrank.engines.recipes.bodies import Json, check_code, check_search, hits, mask_values
-from bitrank.vocabulary import Codes, Method, n_bytes
 
 
 def elasticsearch_mapping(n_bits: int, *, field: str = "code") -> Json:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_count
+from bitrank.core.checks import check_count
+from bitrank.core.types import Codes, Method, n_bytes
 from bitrank.engines.planes import masks
 from bitrank.engines.recipes.bodies import Json, check_code, check_search, hits
-from bitrank.vocabulary import Codes, Method, n_bytes
 
 # Per word of 64 bits and per plane of the weights: one masked popcount.
 OPENSEARCH_SCRIPT = """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy.typing as npt
 
-from bitrank.checks import check_count
-from bitrank.codes import signs
+from bitrank.core.checks import check_count
+from bitrank.core.codes import signs
+from bitrank.core.types import Codes, Method
 from bitrank.engines.recipes.bodies import Json, check_code, check_search, signed_weights
-from bitrank.vocabulary import Codes, Method
 
 
 def qdrant_collection(n_bits: int) -> Json:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_count
-from bitrank.codes import signs
+from bitrank.core.checks import check_count
+from bitrank.core.codes import signs
+from bitrank.core.types import Codes
 from bitrank.engines.planes import check_whole
 from bitrank.engines.recipes.bodies import check_code, check_search, signed_weights
-from bitrank.vocabulary import Codes
 
 
 def redis_create(n_bits: int, *, index: str = "codes", prefix: str = "code:") -> list[str]:

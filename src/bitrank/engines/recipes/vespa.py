@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.checks import check_count
+from bitrank.core.checks import check_count
+from bitrank.core.types import Codes, Method, n_bytes
 from bitrank.engines.recipes.bodies import Json, check_code, check_search, mask_values
-from bitrank.vocabulary import Codes, Method, n_bytes
 
 
 def vespa_schema(n_bits: int, *, name: str = "codes") -> str:

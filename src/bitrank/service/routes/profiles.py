@@ -9,7 +9,7 @@ import numpy as np
 import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
-from bitrank.checks import check_weights
+from bitrank.core.checks import check_weights
 from bitrank.service import schemas
 from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
 from bitrank.service.service import Service

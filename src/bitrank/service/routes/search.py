@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response, UploadFile
 
-from bitrank.feedback import LoggedPage
+from bitrank.clicks import LoggedPage
 from bitrank.service import schemas
 from bitrank.service.collection import SearchQuery
 from bitrank.service.metrics import Metrics

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitrank.core.types import n_bytes
 from bitrank.index import Index
 from bitrank.service.engine_index import EngineIndex
 from bitrank.service.store.candidates import CandidateStore
@@ -17,7 +18,6 @@ from bitrank.service.store.items import ItemStore
 from bitrank.service.store.page_log import PageLog
 from bitrank.service.store.profiles import ProfileStore
 from bitrank.service.store.requests import RequestLog
-from bitrank.vocabulary import n_bytes
 
 N_REMEMBERED = 64  # items by which a collection is known again
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
+from bitrank.core.types import Codes, n_bytes
 from bitrank.service.store.database import Database, last_change, next_change
 from bitrank.service.store.rankings import Ranking, from_bytes, to_bytes
 from bitrank.service.store.tables import blobs, candidates, pages_set_aside
-from bitrank.vocabulary import Codes, n_bytes
 
 SAMPLE = "sample to learn with"
 

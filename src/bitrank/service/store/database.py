@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bitrank.lazy import import_extra
+from bitrank.core.lazy import import_extra
 from bitrank.service.store import migrations
 from bitrank.service.store.tables import blobs, changes, facts
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from bitrank.codes import signs
-from bitrank.feedback import LoggedPage, Page
+from bitrank.clicks import LoggedPage, Page
+from bitrank.core.codes import signs
 from bitrank.service.store.database import Database
 from bitrank.service.store.tables import pages, profiles
 

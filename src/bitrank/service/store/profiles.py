@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
+from bitrank.core.types import Weights
 from bitrank.service.store.database import Database, last_change, next_change
 from bitrank.service.store.rankings import Ranking, from_bytes, is_same, to_bytes
 from bitrank.service.store.tables import activations, profiles, versions
-from bitrank.vocabulary import Weights
 
 if TYPE_CHECKING:
     from bitrank.ranking.ranker import Ranker

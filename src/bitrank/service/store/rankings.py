@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bitrank.core.types import Codes, Weights
 from bitrank.ranking import load_ranker
 from bitrank.ranking.weights import ranker_of_weights
-from bitrank.vocabulary import Codes, Weights
 
 if TYPE_CHECKING:
     from bitrank.ranking.ranker import Ranker

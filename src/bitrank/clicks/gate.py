@@ -1,0 +1,186 @@
+"""The click gate: evidence from held-out pages about rankers, and the `Decision` that follows from it.
+
+Every statistic is a mean over clients that a fifth of them cannot move far. `bitrank.ranking.gate` is the
+counterpart for labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.clicks.exploration import draw_far
+from bitrank.clicks.page import Floats, Page, QueryArray, query_distances
+from bitrank.clicks.robust import Estimate, mean_over_clients
+from bitrank.core.codes import distances, signs
+from bitrank.core.types import Codes
+from bitrank.ranking.ranker import Ranker
+
+# Items drawn per page, as exploration draws them, to compare the explored clicks with.
+_N_DRAWN = 64
+_MOST_ANCHORS = 3
+# Items within this share of the collection, by Hamming distance, count as the top of the list.
+_NEAR = 0.02
+# Below this many pages standard errors mean little, and the gate does not decide.
+MIN_PAGES = 30
+# The probability that random clicks ever open the gate, over all decisions together.
+ERROR_RATE = 0.01
+# A candidate whose win rate is this many standard errors below another's is worse.
+_WORSE_Z = 1.0
+
+
+class Decision(NamedTuple):
+    """What held-out pages say about a candidate.
+
+    `candidate`, `active` and `hamming` are mean win rates: the share of items drawn like the explored ones that are
+    farther than a clicked explored item; one half is chance. They are None while too few pages have explored clicks.
+    `error` is the largest of their standard errors over clients, and `top` the candidate's gain over Hamming in the win
+    rate among near items alone.
+
+    Examples
+    --------
+    >>> decision = Decision(activate=False, alarm=False, reason="too few pages", n_pages=3)
+    >>> decision.activate, decision.candidate
+    (False, None)
+    """
+
+    activate: bool
+    alarm: bool
+    reason: str
+    n_pages: int
+    candidate: float | None = None
+    active: float | None = None
+    hamming: float | None = None
+    error: float | None = None
+    top: float | None = None
+
+
+class PageEvidence(NamedTuple):
+    """What one page with explored clicks says about any ranking.
+
+    `anchors` are the query and clicked items among the best results, as packed codes or reals; `clicked` the explored
+    items that were clicked; `drawn` items that exploration might equally have shown. The flags say which are near.
+    """
+
+    client: str
+    anchors: QueryArray
+    clicked: Codes
+    drawn: Codes
+    clicked_near: npt.NDArray[np.bool_]
+    drawn_near: npt.NDArray[np.bool_]
+
+
+def evidence_from(page: Page, client: str, sample: Codes, random: np.random.Generator) -> PageEvidence | None:
+    """Collect what a page says about a ranking; None where no explored item was clicked.
+
+    Only explored items count. They stand at random places and were drawn independently of the version that ranked the
+    page, and the items they are compared with are drawn in the same way. If clicks mean nothing, a clicked item is as
+    likely to be nearer as farther under any ranking, and the expected win rate is one half. Clicks on the best results
+    do not count: those results were shown because the active version ranked them first.
+    """
+    explored, clicked = page.explored, page.clicked
+    if not (explored & clicked).any():
+        return None
+    rows = draw_far(page.query_code, page.shown_codes[~explored], sample, _N_DRAWN, random)
+    if len(rows) == 0:
+        return None
+    items, drawn = page.shown_codes[explored & clicked], sample[rows]
+    to_sample = distances(page.query_code[None], sample, threads=1)[0]
+    limit = np.partition(to_sample, int(_NEAR * len(sample)))[int(_NEAR * len(sample))]
+    near = (distances(page.query_code[None], codes, threads=1)[0] <= limit for codes in (items, drawn))
+    anchors = _anchors(page.query, page.shown_codes[clicked & ~explored][: _MOST_ANCHORS - 1])
+    return PageEvidence(client, anchors, items, drawn, *near)
+
+
+def _anchors(query: QueryArray, items: Codes) -> QueryArray:
+    if query.dtype.kind == "f":
+        return np.concatenate([query[None], signs(items, len(query))])
+    return np.concatenate([query[None], items])
+
+
+def win_rates(evidence: Sequence[PageEvidence], ranker: Ranker | None, sample: Codes) -> Floats:
+    """Win rates of a ranker (None: plain Hamming) on every page: over all items, and over the near ones.
+
+    A win rate is the share of drawn items that are farther than the clicked ones; a tie counts one half. Distances are
+    averaged over all anchors: they are alike, and several views are steadier than one.
+
+    Returns
+    -------
+    float64 array of shape (n_pages, 2); NaN where a page has no near items
+    """
+    queries = None
+    if ranker is not None:
+        rows: list[QueryArray] = [page.anchors for page in evidence]
+        if any(row.dtype.kind == "f" for row in rows):
+            rows = [row if row.dtype.kind == "f" else signs(row, ranker.n_bits_) for row in rows]
+        queries = ranker.queries_for(np.concatenate(rows), collection=sample)
+    rates, start = np.full((len(evidence), 2), np.nan), 0
+    for place, page in enumerate(evidence):
+        part = slice(start, start + len(page.anchors))
+        start = part.stop
+        clicked, drawn = (
+            query_distances(page.anchors, codes, None)
+            if queries is None
+            else distances(queries.codes[part], codes, queries.weights[part], threads=1)
+            for codes in (page.clicked, page.drawn)
+        )
+        wins = (np.sign(drawn[:, None] - clicked[:, :, None]) + 1) / 2
+        rates[place, 0] = wins.mean()
+        if page.clicked_near.any() and page.drawn_near.any():
+            rates[place, 1] = wins[:, page.clicked_near][:, :, page.drawn_near].mean()
+    return rates
+
+
+def decide(
+    held_out: Sequence[PageEvidence],
+    hamming_gain: Estimate,
+    candidate: Ranker,
+    active: Ranker | None,
+    sample: Codes,
+    n_looks: int,
+) -> Decision:
+    """Decide whether a candidate may replace the active ranker (None: plain Hamming).
+
+    Two conditions must hold. Clicks must mean something: Hamming's win rate on all newest pages, less one half
+    (`hamming_gain`; Hamming has learned nothing from them), must exceed chance; the error rate shrinks with every look,
+    so that all looks together err in one case of a hundred. And the candidate must not look worse on held-out pages
+    than the active ranker or Hamming, over all explored clicks or over those near the top of the list: no win rate may
+    lie more than a standard error below the other's.
+    """
+    n = len(held_out)
+    if n < MIN_PAGES:
+        return Decision(False, False, f"{n} of the {MIN_PAGES} pages with explored clicks that a decision needs", n)
+    clients = [page.client for page in held_out]
+    rates = {
+        "candidate": win_rates(held_out, candidate, sample),
+        "hamming": win_rates(held_out, None, sample),
+    }
+    rates["active"] = rates["hamming"] if active is None else win_rates(held_out, active, sample)
+
+    def gain(name: str, rival: str, column: int = 0) -> Estimate:
+        return mean_over_clients(rates[name][:, column] - rates[rival][:, column], clients)
+
+    estimates = {name: mean_over_clients(values[:, 0], clients) for name, values in rates.items()}
+    means = {name: estimate.mean for name, estimate in estimates.items()}
+    means["error"] = max(estimate.error for estimate in estimates.values())
+    top = gain("candidate", "hamming", 1)
+    means["top"] = top.mean if np.isfinite(top.mean) else None  # type: ignore[assignment]
+    z = chance_z(n_looks)
+    alarm = gain("hamming", "active").low(z) > 0
+    if not hamming_gain.low(z) > 0:
+        return Decision(False, alarm, "explored clicks cannot be told from clicks at random", n, **means)
+    for rival in ("active", "hamming"):
+        for column, where in ((0, "explored"), (1, "near")):
+            estimate = gain("candidate", rival, column)
+            if estimate.low(-_WORSE_Z) < 0:
+                return Decision(False, alarm, f"the candidate ranks {where} clicks worse than {rival}", n, **means)
+    return Decision(True, alarm, "the candidate ranks explored clicks at least as well", n, **means)
+
+
+def chance_z(n_looks: int) -> float:
+    """Standard errors that chance exceeds at any of all looks together with the error rate."""
+    return -NormalDist().inv_cdf(ERROR_RATE / (n_looks * (n_looks + 1)))

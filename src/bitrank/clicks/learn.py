@@ -1,0 +1,263 @@
+"""`ClickLearner`: a candidate ranker that follows the clicks, with the click gate before its use.
+
+Pages become a click graph, walks on it pairs of items, and pairs a vector per query. A fifth of the pages, chosen by a
+secret, is held out for the gate. No client counts for more than the median client, and clients who click against the
+rest are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import Counter, deque
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+
+from bitrank.clicks import gate as click_gate
+from bitrank.clicks.click_vectors import ranker_of_clicks, train_vectors
+from bitrank.clicks.gate import Decision, PageEvidence, chance_z, decide, evidence_from, win_rates
+from bitrank.clicks.page import CANARY, Floats, Page
+from bitrank.clicks.propensities import check_propensities, propensities_from_counts
+from bitrank.clicks.robust import (
+    FEW_CLIENTS,
+    Agreements,
+    Estimate,
+    Tastes,
+    agreement,
+    mean_over_clients,
+    page_weights,
+)
+from bitrank.clicks.walks import ClickLog
+from bitrank.core.checks import check_codes
+from bitrank.core.types import Codes
+from bitrank.ranking.plain import UniformRanker
+from bitrank.ranking.ranker import Ranker
+
+_HELD_OUT = 0.2  # share of the pages
+_MAX_EVIDENCE = 1000  # held-out pages, the newest
+_MIN_NEW = 100  # pages between two decisions
+# Gradient steps of an update, and at most this many per page. Many more, as of a network that is trained on and on, fit
+# the pages at hand and not the next ones.
+_N_STEPS, _FEW_STEPS = 300, 5
+# The share of what was learned in the candidate: see `blend`, and benchmarks/clicks.py for its effect.
+_MIN_BLEND, _MAX_BLEND, _BLEND_SLOPE, _MANY_PAGES = 0.25, 0.75, 6.0, 1000
+_N_PLACES = 100  # places per page with a propensity of their own; those beyond share the last
+_TOP = 10  # best results whose clicks compare versions with the canary
+
+
+class _Result(NamedTuple):
+    """How the best results of a page were received: the share of them that was clicked."""
+
+    client: str
+    version: int | None
+    clicked: float
+
+
+class ClickLearner:
+    """Learn from clicks, page by page.
+
+    Parameters
+    ----------
+    sample : packed codes of the collection, or of about ten thousand of its items drawn at random
+        May be replaced at any time as the collection changes: `learner.sample = codes`.
+    n_bits : int, optional
+        Eight per byte by default.
+    propensities : array of shape (n_places,), optional
+        Probability that each place of a page is looked at; estimated from clicks on explored items by default.
+    secret : bytes, optional
+        Chooses the pages that are held out, together with their numbers; random by default.
+    random_state : int, RandomState instance or None
+
+    Attributes
+    ----------
+    candidate : Ranker
+        What was learned until the last `decide` or `update`.
+    due : bool
+        Whether enough pages have come since the last decision for another one.
+    n_pages, n_looks : int
+        Number of pages seen and of decisions made. A service that restarts sets `n_looks` to its former value.
+    dropped : set of str
+        Clients who click against the rest; their pages are not learned from.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> codes = rng.integers(256, size=(500, 2), dtype=np.uint8)
+    >>> learner = ClickLearner(codes, random_state=0)
+    >>> learner.learn(Page(codes[0], codes[1:21], np.arange(20) == 3))
+    >>> learner.n_pages, learner.decide().activate
+    (1, False)
+    """
+
+    def __init__(
+        self,
+        sample: Codes,
+        *,
+        n_bits: int | None = None,
+        propensities: npt.ArrayLike | None = None,
+        secret: bytes | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bits = 8 * int(check_codes(sample).shape[1]) if n_bits is None else n_bits
+        self.sample = sample
+        self._propensities = None if propensities is None else check_propensities(propensities)
+        self._secret = secrets.token_bytes(32) if secret is None else hashlib.blake2b(secret, digest_size=32).digest()
+        self._seed = int(check_random_state(random_state).randint(2**31))
+        self._random = np.random.default_rng(self._seed)
+        self._log = ClickLog(self._sample.shape[1])
+        self._n_pages_of: Counter[str] = Counter()
+        self._agreements = Agreements()
+        self._tastes = Tastes(self.n_bits)
+        self._held_out: deque[PageEvidence] = deque(maxlen=_MAX_EVIDENCE)
+        # All pages, held out or not, with the versions that ranked them.
+        self._newest: deque[tuple[int | None, PageEvidence]] = deque(maxlen=_MAX_EVIDENCE)
+        self._hamming_rates: deque[tuple[str, float]] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
+        self._results: deque[_Result] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
+        self._shown, self._clicks = np.zeros(_N_PLACES), np.zeros(_N_PLACES)
+        self.dropped: set[str] = set()
+        self.n_pages = self.n_looks = self._n_new = self._n_unread = 0
+        self._was_refused = False
+        self.candidate: Ranker = UniformRanker(self.n_bits).fit(self._sample)
+
+    @property
+    def sample(self) -> Codes:
+        """Codes to draw from."""
+        return self._sample
+
+    @sample.setter
+    def sample(self, sample: Codes) -> None:
+        self._sample = check_codes(sample, self.n_bits, name="sample")
+
+    @property
+    def propensities(self) -> Floats:
+        """Probability that each place of a page is looked at: as passed in, or as estimated so far."""
+        return propensities_from_counts(self._shown, self._clicks) if self._propensities is None else self._propensities
+
+    @property
+    def hamming_gain(self) -> Estimate:
+        """Hamming's win rate on explored clicks, less one half, over all clients that are not left out."""
+        kept = [(client, rate) for client, rate in self._hamming_rates if client not in self.dropped]
+        return mean_over_clients(np.array([rate - 0.5 for _, rate in kept]), [client for client, _ in kept])
+
+    @property
+    def blend(self) -> float:
+        """Share of what was learned in the candidate.
+
+        Few or noisy clicks harm the top of a list, and moving only part of the way protects it. The share grows with
+        the number of pages and with how clearly Hamming tells explored clicks from items drawn like them.
+        """
+        excess = self.hamming_gain.low(2.0) if len(self._hamming_rates) >= 10 else 0.0
+        clear = float(np.clip(_BLEND_SLOPE * excess, _MIN_BLEND, _MAX_BLEND))
+        return clear * min(1.0, float(np.sqrt(len(self._log) / _MANY_PAGES)))
+
+    @property
+    def due(self) -> bool:
+        """Whether a decision is due: a hundred new pages since the last one, and a tenth of all.
+
+        A candidate that was refused gets another chance after half as many.
+        """
+        return self._n_new >= max(_MIN_NEW, self.n_pages // (20 if self._was_refused else 10))
+
+    @property
+    def stale(self) -> bool:
+        """Whether the candidate lacks a twentieth of the pages, or one of the first."""
+        return self._n_unread > self.n_pages // 20
+
+    def learn(self, page: Page, *, number: int | None = None, version: int | None = None) -> None:
+        """Take one page, to learn from or to hold out.
+
+        Parameters
+        ----------
+        page : Page
+            Pages without a client count as pages of different clients.
+        number : int, optional
+            Its number in the log, which decides with the secret whether it is held out; by default pages are counted.
+        version : int, optional
+            The version that ranked it; `CANARY` for plain Hamming.
+        """
+        check_codes(page.shown_codes, self.n_bits, name="shown_codes")
+        if page.query.dtype.kind != "f":
+            check_codes(page.query[None], self.n_bits, name="query")
+        elif len(page.query) != self.n_bits:
+            raise ValueError(f"query must hold {self.n_bits} values, one per bit, got {len(page.query)}")
+        self.n_pages += 1
+        self._n_new += 1
+        self._n_unread += 1
+        number = self.n_pages if number is None else number
+        client = f"page {number}" if page.client is None else page.client
+        places = np.flatnonzero(page.explored[:_N_PLACES])
+        self._shown[places] += 1
+        self._clicks[places] += page.clicked[places]
+        propensities = self.propensities
+        self._agreements.add(client, agreement(page, propensities))
+        if page.client is not None:
+            self._tastes.add(client, page, propensities)
+        self._n_pages_of[client] += 1
+        best = page.clicked[~page.explored][:_TOP]
+        self._results.append(_Result(client, version, float(best.mean()) if len(best) else float("nan")))
+        evidence = evidence_from(page, client, self._sample, self._random)
+        if evidence is not None:
+            self._hamming_rates.append((client, float(win_rates([evidence], None, self._sample)[0, 0])))
+            self._newest.append((version, evidence))
+        if self._is_held_out(number):
+            if evidence is not None:
+                self._held_out.append(evidence)
+        else:
+            self._log.add(page, client, propensities, self._random)
+
+    def _is_held_out(self, number: int) -> bool:
+        digest = hashlib.blake2b(number.to_bytes(8, "little"), key=self._secret, digest_size=4).digest()
+        return int.from_bytes(digest, "little") < _HELD_OUT * 2**32
+
+    def decide(self, active: Ranker | None = None, version: int | None = None) -> Decision:
+        """Learn, then judge the candidate, the active ranker (None: plain Hamming) and Hamming on held-out pages.
+
+        Every call counts as a look at the data, and each look demands stronger evidence: call it when it is `due`.
+        The alarm also reads all pages that `version` ranked, none of which it can have learned from, and compares the
+        clicks on them with those on canary pages.
+        """
+        self.n_looks += 1
+        self._n_new = 0
+        self.update()
+        held_out = [page for page in self._held_out if page.client not in self.dropped]
+        decision = decide(held_out, self.hamming_gain, self.candidate, active, self._sample, self.n_looks)
+        self._was_refused = not decision.activate
+        behind = self._behind_hamming(active, version) or self._behind_canary(version)
+        return decision._replace(alarm=decision.alarm or behind)
+
+    def update(self) -> None:
+        """Leave out clients who click against the rest, and learn the candidate from the others' pages."""
+        self.dropped = self._agreements.suspects() | self._tastes.suspects()
+        walks = self._log.walks(page_weights(self._n_pages_of, self.dropped))
+        self._n_unread = 0
+        if len(walks) == 0:
+            return
+        n_steps = min(_N_STEPS, _FEW_STEPS * len(walks))
+        # The same pages give the same candidate, however often it was learned before.
+        random = np.random.default_rng([self._seed, self.n_pages])
+        network = train_vectors(walks, self._sample, self.n_bits, n_steps=n_steps, random=random)
+        self.candidate = ranker_of_clicks(network, self.blend, walks, self._sample, self.n_bits)
+
+    def _behind_hamming(self, active: Ranker | None, version: int | None) -> bool:
+        """Whether explored clicks on the pages of a version lie farther by its distances than by Hamming's."""
+        pages = [page for which, page in self._newest if which == version and page.client not in self.dropped]
+        if active is None or version in (None, CANARY) or len(pages) < click_gate.MIN_PAGES:
+            return False
+        hamming, ranked = (win_rates(pages, ranker, self._sample)[:, 0] for ranker in (None, active))
+        return mean_over_clients(hamming - ranked, [page.client for page in pages]).low(chance_z(self.n_looks)) > 0
+
+    def _behind_canary(self, version: int | None) -> bool:
+        """Whether pages of a version got fewer clicks on their best results than pages ranked by Hamming."""
+        shares: dict[str, dict[int | None, list[float]]] = {}
+        for client, which, clicked in self._results:
+            if client not in self.dropped and np.isfinite(clicked):
+                shares.setdefault(client, {}).setdefault(which, []).append(clicked)
+        # Paired by client: some click more than others, whatever they see.
+        both = [by_version for by_version in shares.values() if version in by_version and CANARY in by_version]
+        if version in (None, CANARY) or len(both) < FEW_CLIENTS:
+            return False
+        gains = np.array([np.mean(by_version[CANARY]) - np.mean(by_version[version]) for by_version in both])
+        return mean_over_clients(gains, [str(number) for number in range(len(gains))]).low(chance_z(self.n_looks)) > 0

@@ -1,0 +1,152 @@
+"""`ClickLog` and `Walks`: pages joined by the items they share, and pairs of items that walks along them join.
+
+A query and the items clicked for it are alike, and so are pages that share an item. A walk over a few pages joins items
+that are alike but far apart, which no page of near results shows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.clicks.page import Floats, Page
+from bitrank.core.types import Codes, Rows
+
+N_HOPS = 4  # pages that a walk visits after its first
+# Clicks below this place do not count, and of the others at most so many, drawn at random: a page of a thousand results
+# and clicks says no more than others.
+_LAST_PLACE, _MOST_CLICKED = 50, 20
+
+
+class _Node(NamedTuple):
+    """A page: its query and clicked items as node numbers, and the weight of each."""
+
+    client: str
+    members: Rows
+    weights: Floats
+
+
+class ClickLog:
+    """The newest pages with a click, as numbers of distinct codes.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Bytes per code. Items with equal codes are one item, since no ranking can tell them apart.
+    n_pages : int
+        Number of pages to keep; older ones are forgotten.
+    """
+
+    def __init__(self, n_bytes: int, n_pages: int = 10_000) -> None:
+        self.n_bytes = n_bytes
+        self._pages: deque[_Node] = deque(maxlen=n_pages)
+        self._numbers: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def add(self, page: Page, client: str, propensities: Floats, random: np.random.Generator) -> bool:
+        """Add a page and return True; a page without a click says nothing and is not kept.
+
+        A click counts by the inverse of the propensity of its place, so that a click far down counts as much as one
+        at the top.
+        """
+        clicked = np.flatnonzero(page.clicked[:_LAST_PLACE])
+        if len(clicked) == 0:
+            return False
+        if len(clicked) > _MOST_CLICKED:
+            clicked = np.sort(random.permutation(clicked)[:_MOST_CLICKED])
+        seen = propensities[np.minimum(clicked, len(propensities) - 1)]
+        codes = [page.query_code.tobytes(), *(page.shown_codes[place].tobytes() for place in clicked)]
+        members = np.array([self._numbers.setdefault(code, len(self._numbers)) for code in codes])
+        self._pages.append(_Node(client, members, np.concatenate([[1.0], 1 / seen])))
+        return True
+
+    def walks(self, page_weights: Mapping[str, float]) -> Walks:
+        """Build the graph of the pages of these clients, each page with the weight of its client's pages."""
+        pages = [page for page in self._pages if page_weights[page.client] > 0]
+        codes = np.frombuffer(b"".join(self._numbers), np.uint8).reshape(-1, self.n_bytes)
+        weights = np.array([page_weights[page.client] for page in pages])
+        return Walks(codes, [page.members for page in pages], [page.weights for page in pages], weights)
+
+
+class Walks:
+    """A graph of pages and items, to walk at random.
+
+    Parameters
+    ----------
+    codes : packed codes, one row per node
+    members : list of int arrays
+        The nodes of each page.
+    member_weights : list of float arrays
+        Weights by which a walk chooses among the nodes of a page.
+    page_weights : float array, one per page
+        Weights by which walks start at pages, and choose among the pages of a node.
+
+    Examples
+    --------
+    >>> codes = np.arange(3, dtype=np.uint8)[:, None]
+    >>> walks = Walks(codes, [np.array([0, 1]), np.array([1, 2])], [np.ones(2)] * 2, np.ones(2))
+    >>> pairs = walks.draw(100, np.random.default_rng(0))
+    >>> bool((pairs[:, 0] != pairs[:, 1]).all())
+    True
+    """
+
+    def __init__(self, codes: Codes, members: list[Rows], member_weights: list[Floats], page_weights: Floats) -> None:
+        self.codes = codes
+        sizes = np.array([len(nodes) for nodes in members], np.int64)
+        self._members = np.concatenate(members) if members else np.zeros(0, np.int64)
+        self._starts = _sums(sizes)
+        self._by_weight = _sums(np.concatenate(member_weights) if members else np.zeros(0))
+        self._by_page = _sums(page_weights)
+        order = np.argsort(self._members, kind="stable")
+        self._pages_of = np.repeat(np.arange(len(sizes)), sizes)[order]
+        self._node_starts = _sums(np.bincount(self._members, minlength=len(codes)))
+        self._by_page_of_node = _sums(page_weights[self._pages_of])
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @property
+    def nodes(self) -> Rows:
+        """Nodes of any page."""
+        return np.unique(self._members)
+
+    def draw(self, n: int, random: np.random.Generator, n_hops: int = N_HOPS) -> Rows:
+        """Draw pairs of different nodes that a walk joins, at most n of them.
+
+        A walk starts at a node of a random page, and goes from the page to a node, and n_hops times to another page
+        of that node and a node of that page.
+        """
+        if len(self) == 0:
+            return np.zeros((0, 2), np.int64)
+        zeros = np.zeros(n, np.int64)
+        pages = _pick(self._by_page, zeros, zeros + len(self), random)
+        first, last = self._member(pages, random), self._member(pages, random)
+        for _ in range(n_hops):
+            pages = self._pages_of[
+                _pick(self._by_page_of_node, self._node_starts[last], self._node_starts[last + 1], random)
+            ]
+            last = self._member(pages, random)
+        pairs: Rows = np.column_stack([first, last])[first != last]
+        return pairs
+
+    def _member(self, pages: Rows, random: np.random.Generator) -> Rows:
+        places = _pick(self._by_weight, self._starts[pages], self._starts[pages + 1], random)
+        return np.asarray(self._members[places], np.int64)
+
+
+def _sums(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.concatenate([np.zeros(1, values.dtype), np.cumsum(values)])
+
+
+def _pick(sums: Floats, starts: Rows, stops: Rows, random: np.random.Generator) -> Rows:
+    """Draw one place of each range in proportion to the weights that these are the sums of."""
+    low, high = sums[starts], sums[stops]
+    places = np.searchsorted(sums, low + random.random(len(starts)) * (high - low), side="right") - 1
+    picked: Rows = np.clip(places, starts, stops - 1)
+    return picked

@@ -1,0 +1,1 @@
+"""What every room stands on: types, codes and their NumPy reference, checks, arrays, files, measures of rankings."""

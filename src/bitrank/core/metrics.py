@@ -1,0 +1,291 @@
+"""Quality of a ranking: average precision, precision, recall, PR curves, VOC-11, nDCG and the mass of ties.
+
+All measures are expectations over the order of items at equal distances, since binary codes tie most items. Conventions
+of every function:
+
+- `distances` has one row per query and one column per item, small is near; any real dtype without NaN. Two items are
+  tied when their distances are exactly equal.
+- `relevant` is a boolean matrix of the same shape.
+- A query without relevant items has the value NaN, and means leave it out. A mean over no query is a ValueError.
+- A `k` larger than the collection means the whole collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.core import measures
+from bitrank.core.checks import check_count
+from bitrank.core.ties import Floats, by_chunk, by_rows, check_distances, check_no_nan, check_pair, dense_ranks
+
+
+def average_precision(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
+    """Compute the average precision of every query: the mean over every order of the tied items, in closed form.
+
+    Parameters
+    ----------
+    distances : array of shape (n_queries, n)
+    relevant : bool array of shape (n_queries, n)
+
+    Returns
+    -------
+    float64 array of shape (n_queries,)
+        NaN for a query without relevant items.
+
+    References
+    ----------
+    F. McSherry and M. Najork: Computing information retrieval performance measures efficiently in the presence of
+    tied scores. ECIR 2008.
+
+    Examples
+    --------
+    >>> average_precision([[0, 1, 2]], [[True, False, True]]).round(3)
+    array([0.833])
+    >>> average_precision([[0, 0]], [[True, False]])  # the mean of 1 and 1/2
+    array([0.75])
+    """
+    return np.concatenate(by_chunk(measures.average_precision, distances, relevant))
+
+
+def mean_average_precision(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> float:
+    """Compute the mean of `average_precision` over the queries that have a relevant item.
+
+    Examples
+    --------
+    >>> mean_average_precision([[0, 1], [0, 0]], [[False, True], [True, False]])
+    0.625
+    """
+    return measures.mean_over_queries(average_precision(distances, relevant))
+
+
+def precision_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floats:
+    """Compute the expected share of relevant items among the first `k` of every query.
+
+    Parameters
+    ----------
+    distances : array of shape (n_queries, n)
+    relevant : bool array of shape (n_queries, n)
+    k : int
+        At least 1; more than n means n, in the divisor as well.
+
+    Returns
+    -------
+    float64 array of shape (n_queries,)
+        NaN for a query without relevant items.
+
+    Examples
+    --------
+    >>> precision_at([[0, 1, 1, 2]], [[True, True, False, False]], k=2)
+    array([0.75])
+    """
+    k = check_count("k", k, 1)
+    distances, relevant = check_pair(distances, relevant)
+    check_no_nan(distances)
+    k = min(k, distances.shape[1])
+
+    def share(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> Floats:
+        # No sort: only the items nearer than the k-th, and those tied with it, count.
+        limit = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
+        nearer, tied = distances < limit, distances == limit
+        places = k - nearer.sum(axis=1)
+        hits = (nearer & relevant).sum(axis=1) + places * (tied & relevant).sum(axis=1) / tied.sum(axis=1)
+        return np.where(relevant.any(axis=1), hits / k, np.nan)
+
+    return by_rows(share, distances, relevant)
+
+
+def recall_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floats:
+    """Compute the expected share of the relevant items that are among the first `k` of every query.
+
+    Examples
+    --------
+    >>> recall_at([[0, 1, 1, 2]], [[True, True, False, True]], k=2)
+    array([0.5])
+    """
+    k = check_count("k", k, 1)
+    shares = by_chunk(lambda groups: measures.expected_hits(groups, k) / groups.totals, distances, relevant)
+    return np.concatenate(shares)
+
+
+def precision_recall(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Compute precision and recall at every rank, from the expected number of relevant items among the first i.
+
+    Returns
+    -------
+    precision, recall : float64 arrays of shape (n_queries, n)
+        Column i - 1 is rank i. Rows of NaN for a query without relevant items.
+
+    Examples
+    --------
+    >>> precision, recall = precision_recall([[0, 1, 1]], [[True, True, False]])
+    >>> precision.round(3), recall
+    (array([[1.   , 0.75 , 0.667]]), array([[0.5 , 0.75, 1.  ]]))
+    """
+    parts = by_chunk(measures.hits_at_every_rank, distances, relevant)
+    hits, totals = (np.concatenate(part) for part in zip(*parts, strict=True))
+    recall = hits / totals[:, None]
+    hits /= np.arange(1, hits.shape[1] + 1)
+    hits[np.isnan(totals)] = np.nan
+    return hits, recall
+
+
+def mean_precision_recall(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Compute the mean PR curve: precision and recall at every rank, averaged over queries with a relevant item.
+
+    Returns
+    -------
+    precision, recall : float64 arrays of shape (n,)
+
+    Examples
+    --------
+    >>> precision, recall = mean_precision_recall([[0, 1], [1, 0]], [[True, False], [True, True]])
+    >>> precision, recall
+    (array([1.  , 0.75]), array([0.75, 1.  ]))
+    """
+    return _mean_curve(by_chunk(measures.curve_sums, distances, relevant))
+
+
+def voc11(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
+    """Compute the eleven-point interpolated average precision (VOC 2007) of every query, from its expected PR curve.
+
+    The mean over recall 0, 0.1, ..., 1 of the best precision at or beyond that recall; NaN for a query without
+    relevant items.
+
+    Examples
+    --------
+    >>> voc11([[0, 1, 2, 3]], [[True, False, False, True]]).round(3)  # 1 up to recall 0.5, then 1/2
+    array([0.773])
+    """
+    return np.concatenate(by_chunk(measures.voc11, distances, relevant))
+
+
+def authors_map(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> float:
+    """Compute what Feng, Liu and Wang report as MAP: one number from the mean PR curve, not a mean over queries.
+
+    It is the sum over recall 0, 0.1, ..., 0.9 of the best precision of the mean curve at or beyond that recall, divided
+    by eleven: a perfect ranking gets 10/11. Use it only to compare with their tables.
+
+    Examples
+    --------
+    >>> round(authors_map([[0, 1, 2, 3]], [[True, True, False, False]]), 3)
+    0.909
+    """
+    return _authors_map(*mean_precision_recall(distances, relevant))
+
+
+def ndcg_at(distances: npt.ArrayLike, gains: npt.ArrayLike, k: int) -> Floats:
+    """Compute the normalised discounted cumulative gain of the first `k` of every query, in expectation over ties.
+
+    Parameters
+    ----------
+    distances : array of shape (n_queries, n)
+    gains : array of shape (n_queries, n)
+        Gain of each item: finite, not negative, linear; booleans are 0 and 1.
+    k : int
+        At least 1; more than n means n.
+
+    Returns
+    -------
+    float64 array of shape (n_queries,)
+        The gain at rank i is divided by log2(i + 1), the sum by that of the best order. NaN for a query whose gains
+        are all zero.
+
+    Examples
+    --------
+    >>> ndcg_at([[0, 1, 1]], [[0, 3, 1]], k=3).round(3)
+    array([0.623])
+    """
+    distances, gains = check_distances(distances), np.asarray(gains)
+    if gains.dtype.kind not in "buif" or gains.shape != distances.shape:
+        raise ValueError(
+            f"gains must be real numbers of the shape of distances, {distances.shape}, "
+            f"got {gains.dtype} of shape {gains.shape}"
+        )
+    gains = gains.astype(np.float64)
+    if not np.isfinite(gains).all() or (gains < 0).any():
+        raise ValueError("gains must be finite and not negative")
+    n = distances.shape[1]
+    discounts = 1 / np.log2(np.arange(2, n + 2))
+    discounts[check_count("k", k, 1) :] = 0
+    ranks = dense_ranks(distances)
+    offsets = np.arange(len(ranks))[:, None] * n
+    # Each item of a group of ties gets the mean discount of its places.
+    sizes = np.bincount((ranks + offsets).ravel(), minlength=ranks.size)
+    in_order = np.sort(ranks + offsets, axis=None)
+    shared = np.bincount(in_order, np.tile(discounts, len(ranks)), minlength=ranks.size) / np.maximum(sizes, 1)
+    gained = np.einsum("qi,qi->q", gains, shared[ranks + offsets])
+    best = -np.sort(-gains, axis=1) @ discounts
+    quotient: Floats = np.divide(gained, best, out=np.full(len(ranks), np.nan), where=best > 0)
+    return quotient
+
+
+def tie_mass(distances: npt.ArrayLike, k: int) -> Floats:
+    """Compute the mass of ties: the share of the first `k` places whose item is tied with another item.
+
+    The other item may be among the first k or beyond. 0 means that the distances alone decide the order, 1 that they
+    decide no place.
+
+    Examples
+    --------
+    >>> tie_mass([[0, 1, 1, 2], [0, 1, 2, 2]], k=3).round(3)
+    array([0.667, 0.333])
+    """
+    distances, k = check_distances(distances), check_count("k", k, 1)
+    n = distances.shape[1]
+    k = min(k, n)
+    check_no_nan(distances)
+    # The (k+1)-th smallest distance tells whether the k-th is tied.
+    head = distances if k + 1 >= n else np.partition(distances, k, axis=1)[:, : k + 1]
+    head = np.sort(head, axis=1)
+    same = head[:, 1:] == head[:, :-1]
+    tied = np.zeros(head.shape, bool)
+    tied[:, 1:] |= same
+    tied[:, :-1] |= same
+    mass: Floats = tied[:, :k].mean(axis=1)
+    return mass
+
+
+def evaluate(distances: npt.ArrayLike, relevant: npt.ArrayLike, ks: Sequence[int] = (10, 100)) -> dict[str, float]:
+    """Compute all means at once, from one sort.
+
+    Parameters
+    ----------
+    distances : array of shape (n_queries, n)
+    relevant : bool array of shape (n_queries, n)
+    ks : sequence of int
+        Cut-offs of the precision.
+
+    Returns
+    -------
+    dict of float
+        ``map``, ``voc11``, ``authors_map``, and ``p10``, ``p100``, … for the cut-offs.
+
+    Examples
+    --------
+    >>> evaluate([[0, 1, 1, 2]], [[True, True, False, False]], ks=[1, 2])["p2"]
+    0.75
+    """
+    cuts = [check_count("k", k, 1) for k in ks]
+    parts = by_chunk(
+        lambda groups: (measures.values_of(groups, cuts), measures.curve_sums(groups)), distances, relevant
+    )
+    means = measures.means_of([part[0] for part in parts], cuts)
+    return means | {"authors_map": _authors_map(*_mean_curve([part[1] for part in parts]))}
+
+
+def _mean_curve(parts: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
+    sums, n_queries = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    if n_queries == 0:
+        raise ValueError("at least one query must have a relevant item, got none")
+    hits, recall = np.cumsum(sums, axis=1) / n_queries
+    return hits / np.arange(1, len(hits) + 1), recall
+
+
+def _authors_map(precision: Floats, recall: Floats) -> float:
+    best = np.maximum.accumulate(precision[::-1])[::-1]
+    # The tolerance absorbs the rounding of a recall of 0.3.
+    return float(best[np.searchsorted(recall, np.arange(10) / 10 - 1e-9)].sum() / 11)

@@ -1,0 +1,1 @@
+"""Hashers that learn from class labels, one file per published method."""

@@ -1,0 +1,1 @@
+"""Published rankers to compare with."""

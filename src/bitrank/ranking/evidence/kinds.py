@@ -1,0 +1,165 @@
+"""What rankers learn from, checked: rows as they come as queries, class labels, and constraints."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.core.arrays import to_array
+from bitrank.core.checks import (
+    are_reals,
+    as_float32,
+    check_codes,
+    check_finite,
+    check_labels,
+    check_n_bits,
+    check_reals,
+)
+from bitrank.core.types import Codes, Rows, Weights
+from bitrank.ranking.evidence.constraints import check_constraints
+from bitrank.ranking.evidence.pairs import check_pairs
+
+Matrix = npt.NDArray[np.float32]
+
+
+class QueryRows(NamedTuple):
+    """Queries as packed codes, with magnitudes where they came as reals."""
+
+    codes: Codes
+    magnitudes: Weights | None
+
+    def take(self, rows: Rows) -> QueryRows:
+        """Some of the queries."""
+        return QueryRows(self.codes[rows], None if self.magnitudes is None else self.magnitudes[rows])
+
+
+class LabelEvidence(NamedTuple):
+    """Codes with one class per row, the same rows as queries, and a sample of the collection to be searched."""
+
+    codes: Codes
+    y: npt.NDArray[Any]
+    queries: QueryRows
+    features: Matrix | None
+    n_bits: int
+    collection: Codes | None = None
+
+
+class ConstraintEvidence(NamedTuple):
+    """Triplets or quadruplets of row numbers; the first column numbers queries, the others codes."""
+
+    codes: Codes
+    rows: Rows
+    queries: QueryRows
+    n_bits: int
+
+
+class PairEvidence(NamedTuple):
+    """Judged pairs (query, item, grade) of row numbers, sorted by query."""
+
+    codes: Codes
+    pairs: Rows
+    queries: QueryRows
+    features: Matrix | None
+    n_bits: int
+
+
+class VectorEvidence(NamedTuple):
+    """Codes with the vectors they were made from, and queries with theirs; `itself`: queries are the items."""
+
+    codes: Codes
+    vectors: Matrix
+    queries: QueryRows
+    query_vectors: Matrix
+    itself: bool
+    n_bits: int
+
+
+def check_query_rows(queries: Any, n_bits: int, name: str = "queries") -> QueryRows:
+    """Check queries: packed codes, or reals of one column per bit, whose signs are a code.
+
+    Examples
+    --------
+    >>> check_query_rows(np.array([[0.5, -2.0, 1.0]]), n_bits=3)
+    QueryRows(codes=array([[160]], dtype=uint8), magnitudes=array([[0.5, 2. , 1. ]], dtype=float32))
+    """
+    array = to_array(queries, name)
+    if not are_reals(array, n_bits):
+        return QueryRows(check_codes(array, n_bits, name=name), None)
+    magnitudes = check_reals(array, n_bits, name)
+    return QueryRows(np.packbits(array > 0, axis=1), magnitudes)
+
+
+def check_features(
+    features: Any, n: int, n_features: int | None = None, *, name: str = "features", row: str = "query"
+) -> Matrix:
+    """Check features, or vectors: finite numbers, one row per query or per code."""
+    array = as_float32(features, name)
+    if array.ndim != 2 or len(array) != n or n_features not in (None, array.shape[1]):
+        wanted = "n_features" if n_features is None else n_features
+        raise ValueError(f"{name} must have shape ({n}, {wanted}), one row per {row}, got {array.shape}")
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one column, got shape {array.shape}")
+    check_finite(array, name)
+    return array
+
+
+def check_label_evidence(codes: Any, y: Any, queries: Any, features: Any, n_bits: int | None) -> LabelEvidence:
+    """Check labelled codes, the rows as queries (the codes by default) and their features."""
+    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
+    labels = check_labels(y, len(codes))
+    query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
+    if len(query_rows.codes) != len(codes):
+        raise ValueError(f"queries must have one row for each of the {len(codes)} codes, got {len(query_rows.codes)}")
+    matrix = None if features is None else check_features(features, len(codes))
+    return LabelEvidence(codes, labels, query_rows, matrix, n_bits)
+
+
+def check_constraint_evidence(codes: Any, rows: Any, queries: Any, n_bits: int | None) -> ConstraintEvidence:
+    """Check constraints, and the queries that their first column numbers (the codes by default)."""
+    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
+    query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
+    return ConstraintEvidence(codes, check_constraints(rows, len(codes), len(query_rows.codes)), query_rows, n_bits)
+
+
+def check_pair_evidence(codes: Any, pairs: Any, queries: Any, features: Any, n_bits: int | None) -> PairEvidence:
+    """Check judged pairs, the queries that their first column numbers, and the queries' features."""
+    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None else _width(queries))
+    query_rows = check_query_rows(queries, n_bits)
+    matrix = None if features is None else check_features(features, len(query_rows.codes))
+    return PairEvidence(codes, check_pairs(pairs, len(codes), len(query_rows.codes)), query_rows, matrix, n_bits)
+
+
+def check_vector_evidence(
+    codes: Any, vectors: Any, queries: Any, query_vectors: Any, n_bits: int | None
+) -> VectorEvidence:
+    """Check codes with their vectors, and queries with theirs (the items by default)."""
+    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
+    matrix = check_features(vectors, len(codes), name="vectors", row="code")
+    query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
+    if query_vectors is not None:
+        if queries is None:
+            raise ValueError("query_vectors must come with queries, got vectors alone")
+        query_matrix = check_features(query_vectors, len(query_rows.codes), matrix.shape[1], name="query_vectors")
+        return VectorEvidence(codes, matrix, query_rows, query_matrix, False, n_bits)
+    if len(query_rows.codes) != len(codes):
+        raise ValueError(
+            f"queries without query_vectors must be the {len(codes)} items themselves, got {len(query_rows.codes)} rows"
+        )
+    return VectorEvidence(codes, matrix, query_rows, matrix, True, n_bits)
+
+
+def pairs_of_constraints(evidence: ConstraintEvidence) -> PairEvidence:
+    """The similar items of constraints as relevant ones: what a ranking learned from them should find."""
+    queries = np.repeat(evidence.rows[:, 0], evidence.rows.shape[1] - 2)
+    pairs = np.unique(np.column_stack([queries, evidence.rows[:, 2:].ravel()]), axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]] if evidence.queries.codes is evidence.codes else pairs
+    graded = np.column_stack([pairs, np.ones(len(pairs), np.int64)])
+    return PairEvidence(evidence.codes, graded, evidence.queries, None, evidence.n_bits)
+
+
+def _width(queries: Any) -> int | None:
+    """Bits of queries that are reals: one column per bit."""
+    array = to_array(queries, "queries")
+    return array.shape[1] if array.dtype.kind == "f" and array.ndim == 2 else None

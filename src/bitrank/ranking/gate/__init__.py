@@ -1,0 +1,1 @@
+"""The gate: nothing learned ranks for anybody before held-out evidence says so."""

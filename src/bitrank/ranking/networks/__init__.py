@@ -1,0 +1,1 @@
+"""What gradients learn: networks, their inputs, batches, and the loss."""

@@ -1,0 +1,1 @@
+"""The quadratic programme of the paper: its objective and its solvers."""

@@ -1,0 +1,121 @@
+"""Python bindings of the kernel: paths and the GIL. `tests/kernel` tests the kernel without Python."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from bitrank import _kernel
+from bitrank.core.codes import pack, unpack
+from bitrank.index.segments import bit_order, build
+
+N_BITS = 75
+RNG = np.random.default_rng(0)
+
+
+FUNCTIONS = [name for name in dir(_kernel) if name[0].islower() and name != "kernel_paths"]
+
+
+def random_codes(n):
+    return pack(RNG.integers(0, 2, (n, N_BITS)))
+
+
+def constraint_rows(n):
+    plus, minus = random_codes(n), random_codes(n)
+    return plus, minus, unpack(plus, N_BITS).astype(np.float64) - unpack(minus, N_BITS)
+
+
+def calls():
+    """Return one call per function of the kernel, long enough for a waiting thread to wake up during it."""
+    codes, queries = random_codes(20_000), random_codes(8)
+    weights = RNG.random((8, N_BITS), np.float32)
+    ids, order = np.arange(len(codes)), bit_order(N_BITS, None)
+    segment = build(codes, ids, order, 1)
+    segments, weightings = _kernel.Segments([segment], codes.shape[1]), _kernel.Weightings(weights, order)
+    nearest = np.empty((8, 100), np.int64), np.empty((8, 100), np.float32)
+    rows = np.tile(ids, (8, 1))
+    sorted_rows = ids.astype(np.uint32)
+    floats = np.empty((8, len(codes)), np.float32)
+    counts = np.empty((8, len(codes)), np.uint16)
+    parts = [np.empty_like(part) for part in segment[:3]]
+    plus, minus, dense = constraint_rows(20_000)
+    values, signs = RNG.normal(size=len(plus)), np.ones(len(plus), np.int8)
+    bit_values, gram = RNG.random(N_BITS), np.zeros((N_BITS, N_BITS))
+    few_rows = dense[:200]
+    keys = np.sort(RNG.integers(0, 50, (20, 5000)).astype(np.uint32), axis=1)
+    groups, bounds, totals = np.empty((5, keys.size), np.int64), np.empty(21, np.int64), np.empty(20, np.int64)
+    k = _kernel
+    return {
+        "weighted_hamming": lambda: k.weighted_hamming(queries, codes, weights, floats),
+        "weighted_hamming_to_rows": lambda: k.weighted_hamming_to_rows(queries, codes, rows, weights, floats),
+        "hamming": lambda: k.hamming(queries, codes, counts),
+        "search": lambda: k.search(queries, weightings, segments, *nearest, None, 1),
+        "search_radius": lambda: k.search_radius(queries, weightings, segments, np.inf, 1),
+        "score": lambda: k.score(queries, weightings, segments, rows, floats, 1),
+        "sorted_rows": lambda: k.sorted_rows(codes, ids, order, sorted_rows, 1),
+        "build": lambda: k.build(codes, sorted_rows, order, *parts, 1),
+        "restore": lambda: k.restore(segment.blocks, order, np.empty_like(codes), 1),
+        "checksum": lambda: k.checksum(codes.ravel()),
+        "margins": lambda: k.margins(plus, minus, bit_values, values),
+        "combine": lambda: k.combine(plus, minus, values, bit_values),
+        "add_gram": lambda: k.add_gram(plus, minus, signs, 1.0, gram, bit_values),
+        "passive_aggressive": lambda: k.passive_aggressive(few_rows, few_rows, 1.0, 1.0, 0.0, 5, np.ones(N_BITS)),
+        "tied_groups": lambda: k.tied_groups(keys, groups, bounds, totals),
+    }
+
+
+def releases_the_gil(call, max_calls):
+    """Return whether a thread that waits for the GIL gets it during a call.
+
+    Within the switch interval set here, the interpreter never takes the GIL from a thread: `start` returns when the new
+    thread blocks on the lock, and after the release that thread can run only if the call gives the GIL up.
+    """
+    lock, ran = threading.Lock(), []
+    lock.acquire()
+    waiting = threading.Thread(target=lambda: (lock.acquire(), ran.append(True)))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        waiting.start()
+        lock.release()
+        for _ in range(max_calls):
+            call()
+            if ran:
+                return True
+        return False
+    finally:
+        sys.setswitchinterval(interval)
+        waiting.join()
+
+
+@pytest.fixture(scope="module")
+def kernel_calls():
+    return calls()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_releases_the_gil(kernel_calls, name):
+    assert releases_the_gil(kernel_calls[name], 10_000)
+
+
+def test_a_call_that_keeps_the_gil_is_noticed():
+    assert not releases_the_gil(lambda: sum(range(20_000)), 100)
+
+
+@pytest.mark.parametrize("path", _kernel.kernel_paths())
+def test_gram_on_every_path_is_that_of_dense_rows(monkeypatch, path):
+    monkeypatch.setenv("BITRANK_KERNEL", path)
+    plus, minus, rows = constraint_rows(10_000)
+    signs = RNG.integers(-1, 2, len(rows)).astype(np.int8)
+    gram, total = np.ones((N_BITS, N_BITS)), np.ones(N_BITS)
+    _kernel.add_gram(plus, minus, signs, 0.25, gram, total)
+    np.testing.assert_array_equal(gram, 1 + 0.25 * (rows.T @ (signs[:, None] * rows)))
+    np.testing.assert_array_equal(total, 1 + 0.25 * (signs @ rows))
+
+
+@pytest.mark.parametrize("name", ["add_gram", "search", "score"])
+def test_an_unknown_path_is_an_error(monkeypatch, kernel_calls, name):
+    monkeypatch.setenv("BITRANK_KERNEL", "abacus")
+    with pytest.raises(ValueError, match=r"BITRANK_KERNEL must be one of scalar.*, got abacus"):
+        kernel_calls[name]()

@@ -1,0 +1,178 @@
+"""QueryVectorRanker: its gradients against finite differences, its gains on the digits, its gate, and the search."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from listwise import differences, direct_loss, toy
+from sklearn.base import clone
+
+from bitrank import Index, QueryVectorRanker
+from bitrank.core.codes import distances, pack, signs, split_vectors, unpack
+from bitrank.ranking.gate import near
+from bitrank.ranking.gate.choose import BLENDS
+from bitrank.ranking.networks.batches import LabelBatches
+from bitrank.ranking.networks.loss import Adam
+from bitrank.ranking.networks.network import Network, start_network, train
+from bitrank.ranking.trust import Unlabelled
+
+
+def fast(**options):
+    return QueryVectorRanker(**{"n_steps": 30, "n_hidden": 16, "random_state": 0, **options})
+
+
+# The search -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**31))
+def test_a_code_and_weights_order_as_the_inner_product(n, n_bits, seed):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(n, n_bits)).astype(np.float32)
+    vectors[rng.random(vectors.shape) < 0.2] = 0
+    items = pack(rng.integers(2, size=(30, n_bits)))
+    codes, weights = split_vectors(vectors)
+    assert (weights >= 0).all()
+    np.testing.assert_array_equal(unpack(codes, n_bits), vectors > 0)
+    # Twice the distance and the inner product add up to the sum of the weights.
+    inner = vectors.astype(float) @ signs(items, n_bits).T.astype(float)
+    total = weights.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        2 * distances(codes, items, weights) + inner, np.broadcast_to(total, inner.shape), atol=1e-3
+    )
+
+
+def test_an_index_answers_them():
+    codes, y = toy()
+    queries = fast().fit(codes, y).queries_for(codes[:5])
+    found = Index(codes, n_bits=16).search(queries, 10)
+    expected = np.sort(distances(queries.codes, codes, queries.weights), axis=1)[:, :10]
+    np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=1e-6)
+
+
+# Gradients ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_hidden", "with_reals"), [(0, False), (4, False), (4, True)])
+def test_a_step_descends_the_loss(monkeypatch, n_hidden, with_reals):
+    rng = np.random.default_rng(3)
+    n_bits, n_inputs = 5, 8
+    magnitudes = rng.random((3, n_bits)).astype(np.float32) if with_reals else None
+    codes, y = pack(rng.integers(2, size=(12, n_bits))), rng.integers(2, size=12)
+    bits = signs(codes, n_bits)
+    inputs = np.hstack([bits, rng.normal(size=(12, 2)), np.ones((12, 1))]).astype(np.float32)
+    start = start_network(n_bits, n_inputs, rng, n_hidden=n_hidden)
+    filled = Network(*(rng.normal(size=array.shape).astype(np.float32) for array in start))
+    seen = []
+    monkeypatch.setattr(Adam, "step", lambda self, gradient, schedule: seen.append(gradient))
+    newness = rng.random(7).astype(np.float32)
+    batches = LabelBatches(codes, n_bits, y, np.arange(12), Unlabelled(codes[:7], newness), magnitudes)
+    options = {"rate": 0.1, "n_steps": 1, "random": np.random.default_rng(1), "label": ""}
+    more = []
+
+    def phi(batch):
+        more.append(batch)
+        others = np.hstack([batch.unlabelled, np.zeros((128, 2)), np.ones((128, 1))])
+        return np.vstack([inputs[batch.queries], others]).astype(np.float32)
+
+    train(filled, batches, phi, **options)
+    batch = more[0]
+    random = np.random.default_rng(1)
+    queries, items = random.integers(12, size=12), random.integers(12, size=12)
+    similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)
+    new, more_new = random.integers(7, size=128), random.integers(7, size=512)
+    unlabelled, others = codes[new], codes[more_new]
+    np.testing.assert_array_equal(batch.queries, queries)
+    reals = signs(unlabelled, n_bits) * (1 if magnitudes is None else magnitudes[random.integers(3, size=128)])
+    np.testing.assert_array_equal(batch.unlabelled, reals)
+    own = np.exp(4 / np.sqrt(n_bits) * reals @ signs(others, n_bits).T)
+    own /= own.sum(axis=1, keepdims=True)
+
+    def loss(*arrays):
+        direct, shift = arrays[:2]
+        given = phi(batch).astype(float)
+        vectors = (given[:, :n_bits] * direct if direct.ndim == 1 else given @ direct.T) + shift
+        if n_hidden:
+            vectors = vectors + np.maximum(given @ arrays[2].T, 0) @ arrays[3].T
+        pulled = vectors[12:] @ signs(others, n_bits).T
+        logs = pulled - np.log(np.exp(pulled).sum(axis=1, keepdims=True))
+        pull = 1.1 * (newness[new] * (own * (np.log(own) - logs)).sum(axis=1)).mean()
+        passed_over = vectors[:12] @ signs(others, n_bits).T + np.log(0.2 * newness[more_new])
+        scores = np.hstack([vectors[:12] @ bits[items].T, passed_over])
+        return direct_loss(scores, np.hstack([similar, np.zeros((12, 512), bool)])) + pull
+
+    at = [array.astype(float) for array in filled][: 4 if n_hidden else 2]
+    assert len(seen) == len(at)
+    for place, gradient in enumerate(seen):
+        numeric = differences(lambda array, place=place: loss(*at[:place], array, *at[place + 1 :]), at[place])
+        np.testing.assert_allclose(gradient, numeric, atol=2e-3)
+
+
+# Gains and the gate ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_features", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_digits_rank_better_than_by_hamming(itq_digits, with_features):
+    """The values before the sign, with their signs, as features."""
+    rows, queries = (itq_digits.values, itq_digits.query_values) if with_features else (None, None)
+    ranker = fast(n_steps=100, n_hidden=64).fit(itq_digits.codes, itq_digits.y, features=rows)
+    hamming_map, hamming_p10 = itq_digits.figures()
+    made = ranker.queries_for(itq_digits.queries, features=queries, collection=itq_digits.queries)
+    found = itq_digits.figures(made.weights, made.codes)
+    assert found[0] > hamming_map + (0.2 if with_features else 0.12)
+    assert found[1] > hamming_p10 - 0.002
+    assert ranker.blend_ in BLENDS
+    assert ranker.n_features_ == (32 if with_features else 0)
+
+
+@pytest.mark.slow
+def test_float_queries_of_digits_rank_better_than_by_the_asymmetric_distance(itq_digits):
+    values, asked = itq_digits.values, itq_digits.query_values
+    ranker = fast(n_steps=100, n_hidden=64).fit(itq_digits.codes, itq_digits.y, queries=values, features=values)
+    made = ranker.queries_for(asked, features=asked, collection=itq_digits.queries)
+    found, asymmetric = itq_digits.figures(made.weights, made.codes), itq_digits.figures(np.abs(asked))
+    assert found[0] > asymmetric[0] + 0.18
+    assert found[1] > asymmetric[1] - 0.002
+
+
+def test_precision_at_10_is_judged_beyond_the_nearest_by_hamming(itq_digits, monkeypatch):
+    """Turned bits bring far items to the top; the gate sees them, also where few of the nearest are looked at."""
+    whole = fast().fit(itq_digits.codes[:900], itq_digits.y[:900]).report_[-1]
+    monkeypatch.setattr(near, "_NEAREST", 200)
+    few = fast().fit(itq_digits.codes[:900], itq_digits.y[:900]).report_[-1]
+    assert few["p10"] == pytest.approx(whole["p10"], abs=1e-3)
+
+
+def test_the_same_seed_gives_the_same_vectors():
+    codes, y = toy()
+    first, second = (fast().fit(codes, y).queries_for(codes[:20]) for _ in range(2))
+    np.testing.assert_array_equal(first.codes, second.codes)
+    np.testing.assert_array_equal(first.weights, second.weights)
+
+
+def test_clone_and_parameters():
+    ranker = fast(scoring="map", validation="classes")
+    assert clone(ranker).get_params() == ranker.get_params()
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+def test_bad_input():
+    codes, y = toy()
+    features = np.ones((200, 3), np.float32)
+    with pytest.raises(ValueError, match="at least two classes"):
+        fast().fit(codes, np.zeros(200))
+    for name in ("n_steps", "n_hidden"):
+        with pytest.raises(ValueError, match=f"{name} must be an int of at least 1, got 0"):
+            fast(**{name: 0}).fit(codes, y)
+    for wrong in (features[:3], features[0]):
+        with pytest.raises(ValueError, match=r"features must have shape \(200, n_features\)"):
+            fast().fit(codes, y, features=wrong)
+    with pytest.raises(ValueError, match="features must be finite"):
+        fast().fit(codes, y, features=np.full((200, 3), np.nan))
+    with pytest.raises(ValueError, match="scoring must be one of"):
+        fast(scoring="best").fit(codes, y)
+    with pytest.raises(ValueError, match="vectors must be a matrix"):
+        split_vectors([1.0, 2.0])
+    with pytest.raises(ValueError, match="vectors must be finite"):
+        split_vectors([[np.inf, 2.0]])
