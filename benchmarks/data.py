@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from bitrank import ITQ, RankingSVM
 from bitrank.core.files import read_npz, replacing
-from bitrank.datasets import cifar10
-from bitrank.datasets.files import data_folder
+
+sys.path.append(str(Path(__file__).parents[1]))
+
 from bitrank.hashing import LSH
+from experiments.datasets import cifar10, data_folder
 
 
 class Data(NamedTuple):

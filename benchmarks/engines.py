@@ -37,10 +37,13 @@ import bitrank
 from bitrank import Index, RankingSVM
 from bitrank.core.codes import distances
 from bitrank.core.files import write_array
-from bitrank.datasets.files import data_folder
 from bitrank.engines import Engine, quantize_weights, suggest_candidates
 from bitrank.ranking.evidence.quadruplets import draw_quadruplets
 from bitrank.ranking.gate.choose import blend
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from experiments.datasets import data_folder
 
 TESTS = Path(__file__).parents[1] / "tests" / "support"
 K = 100

@@ -1,5 +1,6 @@
 """NFCorpus as sign bits: documents, queries and relevance judgements, and nDCG@10 of a ranking on its test queries."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ from bitrank import SignBits
 from bitrank.core.codes import distances
 from bitrank.core.metrics import ndcg_at
 from bitrank.core.types import Queries
-from bitrank.datasets.files import data_folder, read_arrays
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from experiments.datasets.files import data_folder, read_arrays
 
 FILE = "nfcorpus_minilm.npz"
 _FORMS: Any = {

@@ -1,5 +1,7 @@
 """MNIST, the embedded digits and banking77 as codes to learn from and codes to search."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,11 @@ import bitrank
 from bitrank.core.codes import distances, pack
 from bitrank.core.metrics import average_precision, precision_at
 from bitrank.core.types import Queries
-from bitrank.datasets import banking77, digits, mnist
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from bitrank.datasets import digits
+from experiments.datasets import banking77, mnist
 
 
 class Split:

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 import bitrank
-from bitrank import datasets
 from bitrank.core.codes import pack
 from bitrank.core.files import write_array
 from bitrank.core.types import Codes
-from bitrank.datasets.files import data_folder
+from bitrank.datasets import digits
 from bitrank.features import Gist
+from experiments.datasets import banking77, cifar10, data_folder, mnist, youtube_faces
 from experiments.plan import Group
 
 Rows = npt.NDArray[np.int64]
@@ -69,12 +69,12 @@ def load(dataset: str, n_rows: int | None = None) -> Data:
     """
     colours = None
     if dataset == "banking77":
-        X, y = datasets.banking77()[:2]
+        X, y = banking77()[:2]
     elif dataset == "cifar10":
-        images, y = datasets.cifar10()[:2]
+        images, y = cifar10()[:2]
         X, colours = _gist(), images.reshape(-1, 8, 4, 8, 4, 3).mean(axis=(2, 4), dtype=np.float32) / np.float32(255)
     else:
-        read = {"mnist": datasets.mnist, "digits": datasets.digits, "youtube_faces": datasets.youtube_faces}
+        read = {"mnist": mnist, "digits": digits, "youtube_faces": youtube_faces}
         images, y = read[dataset]()[:2]
         if dataset == "youtube_faces":  # 4096 pixels would outnumber the rows to learn from
             images = images.reshape(-1, 32, 2, 32, 2).mean(axis=(2, 4))
@@ -88,7 +88,7 @@ def _gist() -> Floats:
     """Return GIST of CIFAR-10, computed once (a minute) and kept beside the data set."""
     path = data_folder() / "cifar10_gist.npy"
     if not path.exists():
-        write_array(path, Gist().fit_transform(datasets.cifar10().images))
+        write_array(path, Gist().fit_transform(cifar10().images))
     return np.load(path, allow_pickle=False)
 
 

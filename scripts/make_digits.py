@@ -5,13 +5,17 @@ differently. Run: python scripts/make_digits.py
 """
 
 import lzma
+import sys
 from pathlib import Path
 
 import numpy as np
 
-from bitrank.datasets import digits, mnist
-from bitrank.datasets.embedded import DIGIT_CODES, DIGIT_HASHER
+from bitrank.datasets import DIGIT_CODES, DIGIT_HASHER, digits
 from bitrank.hashing import ITQ
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from experiments.datasets import mnist
 
 PER_DIGIT = 1000
 SEED = 20_000

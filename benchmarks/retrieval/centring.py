@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bitrank.datasets import banking77
-
-sys.path.append(str(Path(__file__).parents[1]))
+sys.path += map(str, Path(__file__).parents[1:3])
 from nfcorpus import NFCorpus
+
+from experiments.datasets import banking77
 
 SIZES = (20, 50, 100, 300)
 DRAWS = 50

@@ -18,8 +18,7 @@ from threads import in_threads
 
 from bitrank import ITQ, SignBits
 from bitrank.core.codes import pack, unpack
-from bitrank.datasets import digits
-from bitrank.datasets.embedded import DIGIT_CODES, DIGIT_HASHER
+from bitrank.datasets import DIGIT_CODES, DIGIT_HASHER, digits
 from bitrank.hashing import load_hasher
 from bitrank.index import Index
 from bitrank.service import images, sources

@@ -19,8 +19,7 @@ from PIL import Image
 
 from bitrank.clicks.exploration import SAMPLE_SIZE
 from bitrank.core.lazy import import_extra
-from bitrank.datasets import Digits, digits
-from bitrank.datasets.embedded import DIGIT_CODES, DIGIT_HASHER
+from bitrank.datasets import DIGIT_CODES, DIGIT_HASHER, Digits, digits
 from bitrank.index import Index
 from bitrank.service import images
 from bitrank.service.engine_index import EngineIndex

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from bitrank.core.checks import check_count
 from bitrank.core.lazy import import_extra
-from bitrank.datasets.files import Forms, check_class_numbers, data_folder, read_arrays
+from experiments.datasets.files import Forms, check_class_numbers, data_folder, read_arrays
 
 SIDE = 64
 FILE = "ytf_subset_gray64.npz"

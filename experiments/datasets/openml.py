@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.datasets.embedded import Digits
-from bitrank.datasets.files import Arrays, Forms, data_folder, read_arrays, write_arrays
+from bitrank.datasets import Digits
+from experiments.datasets.files import Arrays, Forms, data_folder, read_arrays, write_arrays
 
 Bytes = npt.NDArray[np.uint8]
 

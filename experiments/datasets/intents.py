@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.datasets.files import Forms, check_class_numbers, data_folder, read_arrays
+from experiments.datasets.files import Forms, check_class_numbers, data_folder, read_arrays
 
 FILE = "banking77_minilm.npz"
 

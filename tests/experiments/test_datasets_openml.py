@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import sklearn.datasets._openml
 
-from bitrank import datasets
-from bitrank.datasets import openml
-from bitrank.datasets.files import data_folder
+from experiments import datasets
+from experiments.datasets import data_folder, openml
 
 LOADERS = {"MNIST": datasets.mnist, "CIFAR10": datasets.cifar10}
 every_source = pytest.mark.parametrize("name", LOADERS)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from bitrank import datasets
+from experiments import datasets
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_faces_without_pillow(database, monkeypatch):
 
 
 def test_importing_does_not_import_pillow():
-    code = "import sys, bitrank.datasets; sys.exit('PIL' in sys.modules)"
+    code = "import sys, experiments.datasets; sys.exit('PIL' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
