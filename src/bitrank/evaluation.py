@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core import measures
+from bitrank.core import metrics
 from bitrank.core.checks import check_labels, check_n_bits, check_queries
 from bitrank.core.codes import distances
 from bitrank.core.metrics import ndcg_at
@@ -201,14 +201,14 @@ def _of_ties(found: npt.NDArray[np.float32], relevant: npt.NDArray[np.bool_]) ->
     """MAP, VOC-11, precision at 10 and 100, and recall at 100: one row per query."""
 
     def values(groups: Any) -> Floats:
-        recall = measures.expected_hits(groups, 100) / groups.totals
-        return np.vstack([measures.values_of(groups, (10, 100)), recall])
+        recall = metrics.expected_hits(groups, 100) / groups.totals
+        return np.vstack([metrics.values_of(groups, (10, 100)), recall])
 
     return np.concatenate(by_chunk(values, found, relevant), axis=1).T
 
 
 def _means(values: Floats) -> dict[str, float]:
-    return {name: measures.mean_over_queries(column) for name, column in zip(FIGURES, values.T, strict=True)}
+    return {name: metrics.mean_over_queries(column) for name, column in zip(FIGURES, values.T, strict=True)}
 
 
 def _by_group(values: dict[str, Floats], names: npt.NDArray[np.str_]) -> dict[str, Group]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import bitrank.dask
 from bitrank import ITQ, Index, RankingSVM, SignBits
-from bitrank.core import measures, metrics
+from bitrank.core import metrics
 from bitrank.core.codes import distances, hamming, pack
 from bitrank.core.types import Queries
 from bitrank.datasets import digits
@@ -130,7 +130,7 @@ def test_evaluate_by_lots_and_with_short_tables(monkeypatch, itq_digits):
     expected = metrics.evaluate(distances(queries, itq_digits.codes, weights), query_y[:, None] == itq_digits.y)
     del expected["authors_map"]
     monkeypatch.setattr(bitrank.dask.evaluation, "MAX_VALUES", 300)
-    monkeypatch.setattr(measures, "_TABLE", 100)
+    monkeypatch.setattr(metrics, "_TABLE", 100)
     codes, y = da.from_array(itq_digits.codes, chunks=(500, 4)), da.from_array(itq_digits.y, chunks=400)
     assert bitrank.dask.evaluate(codes, y, queries, query_y, weights) == expected
 

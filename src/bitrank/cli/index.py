@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
 
 def _build(arguments: argparse.Namespace) -> int:
     start = time.perf_counter()
-    steps = progress(["sort", "write"], label="building")
+    steps = iter(progress(["sort", "write"], label="building"))
     next(steps)
     index = interchange.from_file(
         arguments.codes,

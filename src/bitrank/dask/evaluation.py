@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bitrank.core.checks import check_count, check_queries
 from bitrank.core.codes import distances
-from bitrank.core.measures import means_of, values_of
+from bitrank.core.metrics import means_of, values_of
 from bitrank.core.ties import Groups, Ints
 from bitrank.core.types import AnyQueries, Codes, Weights
 from bitrank.dask.blocks import blocks, check_column, check_dask_codes, merged
