@@ -1,4 +1,4 @@
-"""The measures against every order of the ties, against scikit-learn, and against plain loops."""
+"""Measures against every order of the ties, against scikit-learn, and against plain loops."""
 
 import itertools
 
