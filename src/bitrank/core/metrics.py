@@ -301,7 +301,7 @@ def _authors_map(precision: Floats, recall: Floats) -> float:
     return float(best[np.searchsorted(recall, np.arange(10) / 10 - 1e-9)].sum() / 11)
 
 
-# Closed forms over groups of ties -----------------------------------------------------------------------------------------
+# Closed forms over groups of ties ------------------------------------------------------------------------------------
 
 
 def values_of(groups: Groups, ks: Sequence[int]) -> Floats:
