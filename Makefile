@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests start hundreds of processes: compile each module once, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*)
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*.?pp src/kernel/*/*.?pp)
 
 .PHONY: demo test test-all test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs wheel cross coverage sanitize bench \
   bench-learning bench-evidence bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,12 +16,12 @@
 #include <tuple>
 
 #include "checksum.hpp"
-#include "constraints.hpp"
-#include "distances.hpp"
-#include "gram.hpp"
-#include "layout.hpp"
+#include "learn/constraints.hpp"
+#include "learn/gram.hpp"
 #include "paths.hpp"
-#include "search.hpp"
+#include "search/distances.hpp"
+#include "search/layout.hpp"
+#include "search/search.hpp"
 #include "ties.hpp"
 
 namespace nb = nanobind;
@@ -64,8 +63,14 @@ bitrank::Distances distances_of(const Codes &queries, const Codes &codes, const 
             "queries and codes must have ceil(n_bits / 8) bytes, n_bits being the width of weights");
     require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0),
             "weights must have one row, or one per query");
-    return {queries.data(), queries.shape(0), codes.data(),         codes.shape(0),
-            n_bits,         weights.data(),   weights.shape(0) > 1, out.data()};
+    return {.queries = queries.data(),
+            .n_queries = queries.shape(0),
+            .codes = codes.data(),
+            .n_codes = codes.shape(0),
+            .n_bits = n_bits,
+            .weights = weights.data(),
+            .weights_per_query = weights.shape(0) > 1,
+            .out = out.data()};
 }
 
 void weighted_hamming(Codes queries, Codes codes, Weights weights, Matrix<float> out, std::size_t threads) {
@@ -105,8 +110,13 @@ bitrank::Order order_of(const Bits &bits) {
 
 bitrank::Segment segment_of(const SegmentArrays &arrays, std::size_t n_bytes) {
     const auto &[blocks, bounds, supers, ids, least_ids, wanted] = arrays;
-    const bitrank::Segment out{ids.shape(0), blocks.data(), bounds.data(), supers.data(), ids.data(), least_ids.data(),
-                               wanted ? wanted->data() : nullptr};
+    const bitrank::Segment out{.n_rows = ids.shape(0),
+                               .blocks = blocks.data(),
+                               .bounds = bounds.data(),
+                               .supers = supers.data(),
+                               .ids = ids.data(),
+                               .least_ids = least_ids.data(),
+                               .wanted = wanted ? wanted->data() : nullptr};
     require(blocks.shape(0) == out.n_blocks() && blocks.shape(1) == n_bytes && blocks.shape(2) == bitrank::lane_count,
             "blocks must be (n_blocks, n_bytes, 64)");
     require(bounds.shape(0) == out.n_supers() && bounds.shape(1) == n_bytes && bounds.shape(2) == 2 &&
@@ -159,8 +169,16 @@ bitrank::Search search_of(const Codes &queries, Weightings &weightings, const Se
     require(weightings.n_rows == 1 || weightings.n_rows == queries.shape(0), "weights must have one row, or one per query");
     require(queries.shape(1) == order.n_bytes() && segments.n_bytes == order.n_bytes(),
             "queries and segments must have ceil(n_bits / 8) bytes");
-    bitrank::Search task{queries.data(), queries.shape(0), weightings.weights.data(), weightings.n_rows != 1, order,
-                         segments.views, 1, std::numeric_limits<float>::infinity(), threads, scanner};
+    bitrank::Search task{.queries = queries.data(),
+                         .n_queries = queries.shape(0),
+                         .weights = weightings.weights.data(),
+                         .weights_per_query = weightings.n_rows != 1,
+                         .order = order,
+                         .segments = segments.views,
+                         .k = 1,
+                         .radius = bitrank::infinity,
+                         .n_threads = threads,
+                         .scanner = scanner};
     task.prepared = weightings.prepare(task);
     return task;
 }
@@ -188,7 +206,7 @@ void search(Codes queries, Weightings &weightings, const Segments &segments, Mat
         for (std::size_t i = 0; i < task.k; ++i) {
             const bool hit = i < hits[q].size();
             ids.data()[q * task.k + i] = hit ? hits[q][i].id : -1;
-            distances.data()[q * task.k + i] = hit ? hits[q][i].distance : std::numeric_limits<float>::infinity();
+            distances.data()[q * task.k + i] = hit ? hits[q][i].distance : bitrank::infinity;
             if (rows) rows->data()[q * task.k + i] = hit ? hits[q][i].row : -1;
         }
 }
@@ -206,7 +224,7 @@ auto search_radius(Codes queries, Weightings &weightings, const Segments &segmen
         const auto hits = bitrank::search(task);
         for (const auto &list : hits) width = std::max(width, list.size());
         ids.assign(hits.size() * width, -1);
-        distances.assign(hits.size() * width, std::numeric_limits<float>::infinity());
+        distances.assign(hits.size() * width, bitrank::infinity);
         for (std::size_t q = 0; q < hits.size(); ++q)
             for (std::size_t i = 0; i < hits[q].size(); ++i) {
                 ids[q * width + i] = hits[q][i].id;

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "gram.hpp"
-#include "scan.hpp"
+#include "learn/gram.hpp"
+#include "search/scan.hpp"
 
 namespace bitrank {
 

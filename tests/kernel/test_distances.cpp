@@ -1,6 +1,6 @@
 // Distances, checksums and groups of ties against plain loops.
 #include "checksum.hpp"
-#include "distances.hpp"
+#include "search/distances.hpp"
 #include "testing.hpp"
 #include "ties.hpp"
 

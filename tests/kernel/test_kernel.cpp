@@ -5,7 +5,9 @@
 
 int main(int argc, char **argv) {
     const std::size_t n_cases = argc > 1 ? static_cast<std::size_t>(std::atoi(argv[1])) : 60;
-    test_scans(n_cases);
+    for (const auto test :
+         {test_rows8, test_rows8_of_four, test_rows16, test_rows16_of_four, test_sums16, test_blocks})
+        test(n_cases / 2);
     test_search(n_cases);
     test_concurrent_searches();
     test_distances();

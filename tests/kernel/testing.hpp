@@ -42,7 +42,12 @@ inline float plain_distance(const std::uint8_t *a, const std::uint8_t *b, const 
 }
 
 void test_search(std::size_t n_cases);
-void test_scans(std::size_t n_cases);
+void test_rows8(std::size_t n_cases);
+void test_rows8_of_four(std::size_t n_cases);
+void test_rows16(std::size_t n_cases);
+void test_rows16_of_four(std::size_t n_cases);
+void test_sums16(std::size_t n_cases);
+void test_blocks(std::size_t n_cases);
 void test_concurrent_searches();
 void test_distances();
 void test_checksum();

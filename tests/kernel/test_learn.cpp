@@ -3,7 +3,7 @@
 #include <cmath>
 #include <thread>
 
-#include "constraints.hpp"
+#include "learn/constraints.hpp"
 #include "paths.hpp"
 #include "testing.hpp"
 

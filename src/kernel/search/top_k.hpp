@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace bitrank {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
 
 struct Hit {
     float distance;
@@ -24,7 +27,7 @@ public:
     // At most k hits, none farther than the radius.
     TopK(std::size_t k, float radius) : k_(k), radius_(radius) {}
 
-    // The distance beyond which no hit can enter.
+    // The distance of the k-th best hit so far, or the radius while there are fewer: no farther hit can enter.
     float limit() const { return heap_.size() < k_ ? radius_ : std::min(radius_, heap_.front().distance); }
 
     bool would_enter(const Hit &hit) const {

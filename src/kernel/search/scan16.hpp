@@ -1,7 +1,7 @@
 // Bounds with sums of 16 bits, of long codes and of few codes: one block at a time, included by scan_loops.hpp.
 #pragma once
 
-#include "scan.hpp"
+#include "scan_steps.hpp"
 
 namespace bitrank {
 namespace {
@@ -41,12 +41,18 @@ struct BlockScan {
 
     const Tables *tables;
     std::size_t n_bytes;
-    const std::uint8_t *prepared;  // for four queries
+    const std::uint8_t *prepared = nullptr;  // for four queries
     // What is prefetched: for four queries a line per step. For one query, every line so many bytes ahead of those of a
     // step: before the turn as seen from the block, then as seen from `ahead`.
-    const std::uint8_t *ahead;
-    std::size_t turn, n_ahead;
-    const std::uint8_t *blocks[n_blocks];
+    const std::uint8_t *ahead = nullptr;
+    std::size_t turn = 0, n_ahead = 0;
+    const std::uint8_t *blocks[n_blocks] = {};
+
+    explicit BlockScan(const Tables *all) : tables(all), n_bytes(all->n_bytes) {}
+
+    std::size_t stride() const { return n_bytes * lane_count; }
+    std::size_t n_steps() const { return (n_bytes + step_bytes - 1) / step_bytes; }
+    std::size_t n_groups() const { return (n_steps() + steps_per_group - 1) / steps_per_group; }
 
     // Average the look-ups of a step: work(number of the sum, average).
     template <bool is_last, typename Work>
@@ -107,7 +113,7 @@ BITRANK_UNROLL(4)
         for (; group < stop && (group + 1) * steps_per_group * step_bytes <= n_bytes; ++group)
             add_group<steps_per_group, false>(group, sums);
         if (group == stop) return;
-        switch ((n_bytes + step_bytes - 1) / step_bytes - group * steps_per_group) {
+        switch (n_steps() - group * steps_per_group) {
             case 1: return add_group<1, true>(group, sums);
             case 2: return add_group<2, true>(group, sums);
             case 3: return add_group<3, true>(group, sums);
@@ -120,10 +126,8 @@ template <typename Line, typename Sums>
 void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
                     std::uint64_t now, const Tables *tables, Taker taker) {
     constexpr std::size_t n_queries = queries_per_scan;
-    BlockScan<Line, Sums, n_queries, 1> quad{tables, tables->n_bytes, nullptr, nullptr, 0, 0, {}};
-    const std::size_t stride = quad.n_bytes * lane_count;
-    const std::size_t n_steps = (quad.n_bytes + quad.step_bytes - 1) / quad.step_bytes;
-    const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
+    BlockScan<Line, Sums, n_queries, 1> quad(tables);
+    const std::size_t stride = quad.stride(), n_steps = quad.n_steps(), n_groups = quad.n_groups();
     const auto place = [&](std::size_t number, std::size_t i) {
         quad.blocks[0] = blocks + number * stride;
         quad.prepared = prepared + number * n_steps * lane_count;
@@ -164,7 +168,7 @@ void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, co
     }
 }
 
-// A block whose rows are all beyond reach after half of the code is left. Later that costs more than it saves: memory is
+// A block whose rows are all beyond the limit after half of the code is left. Later that costs more than it saves: memory is
 // read fastest without gaps. Returns the number of groups before the test.
 inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups) {
     const std::size_t first_test = (tables.test_from + steps_per_group - 1) / steps_per_group;
@@ -172,14 +176,12 @@ inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups
 }
 
 // Scan the blocks of `now`, `n_blocks` at a time; the last of `live` is followed by the next super-block. Calls
-// out(block, sums), unless all rows are found to be beyond reach by then.
+// out(block, sums), unless all rows are found to be beyond the limit by then.
 template <typename Line, typename Sums, std::size_t n_blocks, typename Out>
 BITRANK_INLINE void scan_blocks(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live,
                                 std::size_t total_bytes, const Tables &tables, bool may_stop, Out out) {
-    BlockScan<Line, Sums, 1, n_blocks> scan{&tables, tables.n_bytes, nullptr, nullptr, 0, 0, {}};
-    const std::size_t stride = scan.n_bytes * lane_count;
-    const std::size_t n_steps = (scan.n_bytes + scan.step_bytes - 1) / scan.step_bytes;
-    const std::size_t n_groups = (n_steps + steps_per_group - 1) / steps_per_group;
+    BlockScan<Line, Sums, 1, n_blocks> scan(&tables);
+    const std::size_t stride = scan.stride(), n_groups = scan.n_groups();
     const std::size_t n_first = may_stop ? groups_before_test(tables, n_groups) : n_groups;
     scan.n_ahead = total_bytes <= cached_bytes ? cached_bytes_ahead : bytes_ahead;
     scan.turn = stride > scan.n_ahead ? (stride - scan.n_ahead) / (scan.step_bytes * lane_count) : 0;

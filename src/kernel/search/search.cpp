@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 
 #include "parallel.hpp"
 #include "pass.hpp"
 
 namespace bitrank {
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // Queries that share a super-block while it is in the cache.
 constexpr std::size_t queries_together = 64;
@@ -37,7 +34,7 @@ std::vector<Hit> search_one_query(const Search &task, std::size_t q, const std::
     pass.best_first(supers, n_best_alone(task));
     std::vector<std::size_t> left;
     for (std::size_t i = 0; i < supers.size(); ++i)
-        if (pass.within_reach(i)) left.push_back(i);
+        if (pass.within_limit(i)) left.push_back(i);
     const std::size_t n_threads = std::min(task.n_threads, 1 + left.size() / supers_worth_a_thread);
     if (n_threads == 1) {
         for (const std::size_t i : left) pass.visit_if_needed(supers, i);

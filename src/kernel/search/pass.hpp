@@ -27,6 +27,13 @@ struct Super {
         return segment_row + static_cast<std::int64_t>((first_block() + b) * lane_count);
     }
     const std::uint8_t *bounds(std::size_t n_bytes) const { return segment->bounds + number * n_bytes * 2 * lane_count; }
+    // Those that a search may return, of a block.
+    std::uint64_t wanted_rows(std::size_t b) const {
+        const std::size_t block = first_block() + b;
+        const std::uint64_t rows = segment->wanted ? segment->wanted[block] : ~std::uint64_t{0};
+        const bool is_whole = (block + 1) * lane_count <= segment->n_rows;
+        return is_whole ? rows : rows & ((std::uint64_t{1} << segment->n_rows % lane_count) - 1);
+    }
 };
 
 std::vector<Super> supers_of(const Search &task);
@@ -43,13 +50,13 @@ public:
     Pass(const Search &task, std::size_t q, const std::vector<Super> &supers);
 
     bool sums8() const { return query_.sums8(); }
-    bool within_reach(std::size_t i) const { return bounds_[i] <= reach_; }
+    bool within_limit(std::size_t i) const { return bounds_[i] <= scaled_limit_; }
 
     // Visit the n nearest super-blocks. For a first limit, their nearest blocks are scanned before, or if sums have 16 bits,
     // their rows with the smallest sums are scored before.
     void best_first(const std::vector<Super> &supers, std::size_t n);
 
-    // Visit super-block i unless it was visited or is beyond reach.
+    // Visit super-block i unless it was visited or is beyond the limit.
     void visit_if_needed(const std::vector<Super> &supers, std::size_t i);
 
     // Visit super-block i for several passes; up to four queries share a scan.
@@ -74,7 +81,7 @@ private:
 
     // The blocks to be scanned; `begin_visit` starts with those of super-block i, or none.
     std::uint64_t begin_visit(const std::vector<Super> &supers, std::size_t i);
-    std::uint64_t blocks_within_reach(const Super &super);
+    std::uint64_t blocks_within_limit(const Super &super);
     std::uint64_t without_ties(const Super &super, std::uint64_t blocks);
     // How many blocks to scan before the next ones may profit from the lower limit.
     std::size_t blocks_at_once() const;
@@ -85,12 +92,11 @@ private:
     void scan(const Super &super, std::uint64_t now, std::uint64_t live);
     void take_rows(const Super &super, std::size_t b, std::uint64_t rows);
     void queue_row(const Super &super, std::size_t b, std::size_t lane);
-    // Those that a search may return.
-    static std::uint64_t wanted_rows(const Super &super, std::size_t b);
-    std::uint16_t limit_of_smallest(const Super &super, std::uint64_t live, const std::uint16_t *sums) const;
     void smallest_sums_first(const std::vector<Super> &supers, const std::vector<std::size_t> &nearest);
     void score_rows();
     void score_lanes(const Super &super, std::size_t b, std::size_t lane, std::uint64_t rows);
+    template <typename HitOf>
+    void add_hits(std::uint64_t rows, const float *distances, HitOf hit_of);
     template <typename Farther>
     void scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther);
     // Whether the bounds of the blocks of super-block i are worth computing.
@@ -102,7 +108,7 @@ private:
     std::size_t n_bytes_, k_;
     const Scanner *scanner_;
     TopK top_;
-    float reach_;
+    float scaled_limit_;             // of the limit of `top_`, see Query::scaled_limit
     std::size_t n_without_gain_ = 0;  // super-blocks visited since the bounds of blocks last spared a scan
     std::uint64_t uniform_ = 0;  // blocks of the visited super-block whose rows are all at one distance
     std::size_t n_scanned_ = 0;

@@ -1,4 +1,9 @@
 // Exact search: the k nearest rows of several segments by weighted Hamming distance, ties by id.
+//
+// The limit is the distance of the k-th best hit so far (TopK::limit). A bound is a lower bound of the distances of some
+// rows; those whose bound exceeds the limit are left out. Bounds are sums of weights in the unit of the heaviest: the scaled
+// limit (Query::scaled_limit) is the limit in that unit, and the limits of rows and blocks (Tables) are the scaled limit in
+// the whole units of their tables. A radius is a limit that the caller sets before there are any hits.
 #pragma once
 
 #include <memory>

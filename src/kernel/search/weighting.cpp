@@ -7,7 +7,7 @@
 namespace bitrank {
 namespace {
 
-// Bounds ignore weights smaller than this share of the heaviest, and no reach is smaller: sums never underflow.
+// Bounds ignore weights smaller than this share of the heaviest, and no scaled limit is smaller: sums never underflow.
 constexpr float smallest = 1e-30f;
 
 // Sums of all weights in 16 bits, less than 65535 since averages are rounded up.
@@ -72,11 +72,11 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
     if (!sums8_) quantise(scale(static_cast<float>(order.n_bits)), nominal);
 }
 
-float Weighting::scale(float reach) const {
-    reach = std::max(reach, smallest);
-    if (sums8_) return even ? std::floor(254 / std::max(reach, 1.0f)) : 254 / reach;
+float Weighting::scale(float scaled_limit) const {
+    scaled_limit = std::max(scaled_limit, smallest);
+    if (sums8_) return even ? std::floor(254 / std::max(scaled_limit, 1.0f)) : 254 / scaled_limit;
     if (even) return 1;
-    return 1 / std::min(reach, *std::max_element(heaviest_.begin(), heaviest_.end()));
+    return 1 / std::min(scaled_limit, *std::max_element(heaviest_.begin(), heaviest_.end()));
 }
 
 void Weighting::quantise(float scale, Quantised &out) const {

@@ -37,12 +37,12 @@ public:
     Weighting(const float *weights, Order order, const Scanner &scanner, bool sums8);
     Weighting(const Weighting &) = delete;  // `order` points into it
 
-    // Whether bounds are summed in 8 bits, in units that suit the reach of a query; else in 16 bits.
+    // Whether bounds are summed in 8 bits, in units that suit the limit of a query; else in 16 bits.
     bool sums8() const { return sums8_; }
 
-    // The scale of tables for bounds within the reach: the units of 8-bit sums, or for 16-bit sums the inverse of the
+    // The scale of tables for bounds within the scaled limit: the units of 8-bit sums, or for 16-bit sums the inverse of the
     // heaviest entry that must be exact.
-    float scale(float reach) const;
+    float scale(float scaled_limit) const;
     void quantise(float scale, Quantised &out) const;
 
     Order order;
@@ -56,7 +56,7 @@ public:
     float slack;                           // what rounding may add to a bound
     std::vector<float> row_weights, half_weights;  // as in Tables, before rounding down
     std::vector<float> prefix;             // per step, the weight of all steps before it
-    Quantised nominal;                     // for 16-bit sums: tables for any reach beyond the heaviest entries
+    Quantised nominal;                     // for 16-bit sums: tables for any limit beyond the heaviest entries
 
 private:
     void quantise_groups(float scale, Quantised &out) const;

@@ -4,7 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
+
+#include "top_k.hpp"
 
 namespace bitrank {
 namespace {
@@ -67,42 +68,42 @@ float Query::bound(const std::uint8_t *value, const std::uint8_t *agree, std::si
     return sum;
 }
 
-float Query::reach(float limit) const {
-    const float reach = std::max(limit / weighting_->unit * weighting_->slack, 1e-30f);
-    return weighting_->even && reach < std::numeric_limits<float>::infinity() ? std::floor(reach) : reach;
+float Query::scaled_limit(float limit) const {
+    const float scaled = std::max(limit / weighting_->unit * weighting_->slack, 1e-30f);
+    return weighting_->even && scaled < infinity ? std::floor(scaled) : scaled;
 }
 
-Tables Query::tables(float reach) {
-    reach = std::min(reach, static_cast<float>(weighting_->order.n_bits));  // no bound is larger
-    if (quantised_reach_ < 0 || reach < worth_new_tables * quantised_reach_) {
-        const float scale = weighting_->scale(reach);
-        const float current = quantised_reach_ < 0 ? 0 : nominal_ ? weighting_->nominal.scale : quantised_.scale;
+Tables Query::tables(float scaled_limit) {
+    scaled_limit = std::min(scaled_limit, static_cast<float>(weighting_->order.n_bits));  // no bound is larger
+    if (quantised_limit_ < 0 || scaled_limit < worth_new_tables * quantised_limit_) {
+        const float scale = weighting_->scale(scaled_limit);
+        const float current = quantised_limit_ < 0 ? 0 : nominal_ ? weighting_->nominal.scale : quantised_.scale;
         if (scale > (sums8() ? current : 2 * current)) {
             nominal_ = !sums8() && scale < 2 * weighting_->nominal.scale;
             if (!nominal_) weighting_->quantise(scale, quantised_);
             fold(nominal_ ? weighting_->nominal : quantised_);
         }
-        quantised_reach_ = reach;
+        quantised_limit_ = scaled_limit;
     }
     const std::vector<float> &prefix = weighting_->prefix;
     // Random codes differ in half of the weight.
-    const auto test_from = std::lower_bound(prefix.begin(), prefix.end(), 2 * reach) - prefix.begin();
-    return {n_bytes_,
-            rows_.data(),
-            quantised().blocks.data(),
-            code_.data(),
-            row_limit(reach),
-            limit_of(reach * quantised().block_scale),
-            quantised().factors.data(),
-            static_cast<std::size_t>(test_from)};
+    const auto test_from = std::lower_bound(prefix.begin(), prefix.end(), 2 * scaled_limit) - prefix.begin();
+    return {.n_bytes = n_bytes_,
+            .rows = rows_.data(),
+            .blocks = quantised().blocks.data(),
+            .query = code_.data(),
+            .limit = row_limit(scaled_limit),
+            .block_limit = limit_of(scaled_limit * quantised().block_scale),
+            .factors = quantised().factors.data(),
+            .test_from = static_cast<std::size_t>(test_from)};
 }
 
 std::uint16_t Query::limit_of(float sum) const {
     return static_cast<std::uint16_t>(std::min(std::floor(sum), sums8() ? 254.0f : 65535.0f));
 }
 
-std::uint16_t Query::row_limit(float reach) const {
-    return limit_of(reach * quantised().row_scale + quantised().rounding);
+std::uint16_t Query::row_limit(float scaled_limit) const {
+    return limit_of(scaled_limit * quantised().row_scale + quantised().rounding);
 }
 
 void Query::fold(const Quantised &quantised) {

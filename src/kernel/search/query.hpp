@@ -14,18 +14,19 @@ public:
     const std::uint8_t *free_bits() const { return weighting_->free.data(); }
     bool sums8() const { return weighting_->sums8(); }
 
-    // A lower bound, in the unit of `reach`, of the distance to every row that has these values in the `agree` bits of its
+    // A lower bound, in the unit of `scaled_limit`, of the distance to every row that has these values in the `agree` bits of its
     // first bytes.
     float bound(const std::uint8_t *value, const std::uint8_t *agree, std::size_t stride, std::size_t n_bytes) const;
 
-    // The largest bound of any row within the limit: the limit itself, plus what rounding may add to a bound.
-    float reach(float limit) const;
+    // The limit in the unit of bounds, the heaviest weight, plus what rounding may add to a bound: no row within the limit
+    // has a larger one.
+    float scaled_limit(float limit) const;
 
-    // Tables for bounds within `reach`, rebuilt when the reach has shrunk enough to matter.
-    Tables tables(float reach);
+    // Tables for bounds within the scaled limit, rebuilt when it has shrunk enough to matter.
+    Tables tables(float scaled_limit);
 
-    // The limit of the tables for a lower reach.
-    std::uint16_t row_limit(float reach) const;
+    // The limit of the tables for a lower scaled limit.
+    std::uint16_t row_limit(float scaled_limit) const;
 
     // Set row i of up to 16 that are scored together; its bytes are at row, row + stride, ...
     void set_row(std::size_t i, const std::uint8_t *row, std::size_t stride = lane_count);
@@ -52,7 +53,7 @@ private:
     std::vector<std::uint32_t> differences_, lane_differences_;  // of the rows that are scored together
     Quantised quantised_;                    // unless those of the weighting do
     bool nominal_ = false;
-    float quantised_reach_ = -1;
+    float quantised_limit_ = -1;                // scaled
 };
 
 }  // namespace bitrank

@@ -48,10 +48,10 @@ struct Tables {
     const std::uint8_t *rows;    // per look-up, indexed by bits of a row; the query is folded in
     const std::uint8_t *blocks;  // 16 entries per half byte of (code xor query), the high half first
     const std::uint8_t *query;   // n_bytes
-    std::uint16_t limit;         // the largest sum of a row within reach; at most 254 for the 8-bit functions
+    std::uint16_t limit;         // the largest sum of a row within the limit; at most 254 for the 8-bit functions
     std::uint16_t block_limit;   // the same for `blocks`
     // For the 16-bit functions: the look-ups of four steps are averaged, pair by pair, each time rounding up; the average
-    // is multiplied by the factor of the four steps, at most 127, and added. Rows may all be beyond reach from step
+    // is multiplied by the factor of the four steps, at most 127, and added. Rows may all be beyond the limit from step
     // `test_from` on.
     const std::uint32_t *factors;  // in both halves of a word
     std::size_t test_from;

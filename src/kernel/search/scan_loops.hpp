@@ -1,0 +1,125 @@
+// The loops of scan.hpp over a type `Line` of 64 bytes, included by the file of each instruction set. Everything is in
+// an unnamed namespace and calls nothing from the standard library: code compiled for one instruction set must not be
+// picked by the linker for another.
+//
+// Line: load(p), same(value), table(p) -> the entries of a table, and_(a, b), or_(a, b), xor_(a, b), low(a) and high(a) ->
+//       half bytes, store(p, a), look_up(table, a), look_up16(table, a), add(a, b) with saturation, average(a, b)
+//       rounded up, below_top(a) -> lanes that are not 255; index_bits, and expand(lines, indices): the indices of the
+//       four look-ups of a step; blocks_of_one and blocks_of_four: how many blocks fit the registers for one query, and
+//       for four.
+// Sums: 64 sums of 16 bits; zero(), add(line of values, factor), within(limit) -> lanes, store(p) and load(p) with those of
+//       even lanes first.
+#pragma once
+
+#include "scan16.hpp"
+#include "scan8.hpp"
+
+namespace bitrank {
+namespace {
+
+// Bounds of a super-block hold two lines per byte: the value of the first row of each block, and ones in the bits that
+// all rows of the block share.
+template <typename Line>
+inline Line shared_difference(const std::uint8_t *bounds, std::size_t byte, const Tables &tables) {
+    const std::uint8_t *lines = bounds + byte * 2 * lane_count;
+    return Line::and_(Line::xor_(Line::load(lines), Line::same(tables.query[byte])), Line::load(lines + lane_count));
+}
+
+template <typename Line>
+inline Line shared_weight(const Line &difference, const std::uint8_t *table) {
+    return Line::add(Line::look_up16(table, Line::high(difference)), Line::look_up16(table + 16, Line::low(difference)));
+}
+
+template <typename Line>
+std::uint64_t blocks8(const std::uint8_t *bounds, const Tables &tables) {
+    Line sums = Line::same(static_cast<std::uint8_t>(254 - tables.block_limit));
+    for (std::size_t byte = 0; byte < tables.n_bytes; ++byte)
+        sums = Line::add(sums, shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32));
+    return Line::below_top(sums);
+}
+
+template <typename Line, typename Sums>
+std::uint64_t blocks16(const std::uint8_t *bounds, const Tables &tables) {
+    Sums sums = Sums::zero();
+    for (std::size_t byte = 0; byte < tables.n_bytes; ++byte)
+        sums.add(shared_weight(shared_difference<Line>(bounds, byte, tables), tables.blocks + byte * 32), 0x10001);
+    return sums.within(tables.block_limit);
+}
+
+template <typename Line>
+std::uint64_t uniform(const std::uint8_t *bounds, const std::uint8_t *free, std::size_t n_bytes) {
+    Line agree = Line::same(255);
+    for (std::size_t byte = 0; byte < n_bytes; ++byte) {
+        const Line shared = Line::load(bounds + (byte * 2 + 1) * lane_count);
+        agree = Line::and_(agree, Line::or_(shared, Line::same(free[byte])));
+        if (byte % 8 == 7 && Line::below_top(agree) == ~std::uint64_t{0}) return 0;
+    }
+    return ~Line::below_top(agree);
+}
+
+void round_down(const float *weights, std::size_t n, float scale, std::uint8_t *out) {
+    for (std::size_t i = 0; i < n; ++i) {
+        const float scaled = weights[i] * scale;
+        out[i] = static_cast<std::uint8_t>(static_cast<int>(scaled < 255.0f ? scaled : 255.0f));
+    }
+}
+
+// Floats: 16 sums; zero(), add_where(differences, mask, weight) and add(sums), store(p); the type Difference, and
+//         differences(lanes, query, out) of 16 bytes.
+template <typename Floats>
+void differences(const std::uint8_t *lanes, const std::uint8_t *query, std::size_t n_bytes, std::uint32_t *out) {
+    auto *to = reinterpret_cast<typename Floats::Difference *>(out);
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        Floats::differences(lanes + byte * lane_count, query[byte], to + byte * rows_together);
+}
+
+template <typename Floats>
+void set_row(const std::uint8_t *row, std::size_t stride, const std::uint8_t *query, std::size_t n_bytes, std::size_t i,
+             std::uint32_t *out) {
+    using Difference = typename Floats::Difference;
+    auto *to = reinterpret_cast<Difference *>(out) + i;
+BITRANK_UNROLL(8)
+    for (std::size_t byte = 0; byte < n_bytes; ++byte)
+        to[byte * rows_together] = static_cast<Difference>(row[byte * stride] ^ query[byte]);
+}
+
+template <typename Floats>
+void distances(const std::uint32_t *given, const BitPlace *places, const float *weights, std::size_t n_bits,
+               float *out) {
+    const auto *differences = reinterpret_cast<const typename Floats::Difference *>(given);
+    Floats total = Floats::zero();
+    std::size_t bit = 0;
+    for (; bit + 8 <= n_bits; bit += 8) {
+        Floats sum = Floats::zero();
+BITRANK_UNROLL(8)
+        for (std::size_t i = bit; i < bit + 8; ++i)
+            sum.add_where(differences + places[i].start, places[i].mask, weights[i]);
+        total.add(sum);
+    }
+    Floats sum = Floats::zero();
+    for (; bit < n_bits; ++bit) sum.add_where(differences + places[bit].start, places[bit].mask, weights[bit]);
+    total.add(sum);
+    total.store(out);
+}
+
+template <typename Line, typename Sums, typename Floats>
+constexpr Scanner scanner_of() {
+    return {.index_bits = Line::index_bits,
+            .rows8 = rows8<Line>,
+            .rows8_of_four = rows8_of_four<Line>,
+            .rows16 = rows16<Line, Sums>,
+            .sums16 = sums16<Line, Sums>,
+            .within16 = within16<Sums>,
+            .prepare = prepare<Line>,
+            .rows16_of_four = rows16_of_four<Line, Sums>,
+            .blocks8 = blocks8<Line>,
+            .blocks16 = blocks16<Line, Sums>,
+            .uniform = uniform<Line>,
+            .round_down = round_down,
+            .differences = differences<Floats>,
+            .set_row = set_row<Floats>,
+            .distances = distances<Floats>};
+}
+
+}  // namespace
+}  // namespace bitrank
