@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from bitrank import ITQ
+from bitrank import ITQ, QueryVectorRanker
 from bitrank.core.checks import n_threads
 from bitrank.core.codes import distances
 from bitrank.core.metrics import average_precision, precision_at
@@ -80,6 +80,19 @@ def itq_digits():
         query_values=values[test],
         figures=figures,
     )
+
+
+@pytest.fixture(scope="session")
+def featured():
+    """Digits, a hasher of few bits, and a ranker for which the gate chose the pixels as features."""
+    images, labels = digits()
+    X = images[:460].reshape(460, -1).astype(np.float32)
+    hasher = ITQ(n_bits=16, random_state=0).fit(X)
+    ranker = QueryVectorRanker(n_steps=30, n_hidden=16, random_state=0)
+    ranker.fit(hasher.transform(X[:400]), labels[:400], queries=hasher.project(X[:400]), features=X[:400])
+    assert ranker.full_part_.inputs.with_features
+    assert ranker.full_part_.blend > 0
+    return SimpleNamespace(items=X[:400], queries=X[400:], labels=labels[:460], hasher=hasher, ranker=ranker)
 
 
 @pytest.fixture

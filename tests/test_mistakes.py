@@ -183,6 +183,11 @@ MISTAKES = [
         "filter must be a list of ids, or a mask with one value for each of the 60 rows, got a mask of",
     ),
     (
+        "filter negative id",
+        lambda: INDEX.search(CODES[:1], 3, filter=[-1]),
+        "filter must be from 0 to",
+    ),
+    (
         "filter unknown id",
         lambda: INDEX.search(CODES[:1], 3, filter=[1000]),
         "ids must be in the index, got 1000, which is not",

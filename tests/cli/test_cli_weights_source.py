@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from bitrank import Index
+from bitrank import Index, load_ranker
 from bitrank.cli.weights_source import read_weights
+from bitrank.core.codes import pack
 from bitrank.core.files import write_array
+from bitrank.ranking import AgreementRanker, WhRank
 
 WEIGHTS = np.random.default_rng(1).random(16).astype(np.float32)
 
@@ -46,3 +48,14 @@ def test_other_arrays_are_refused(tmp_path, array, message):
     write_array(tmp_path / "w.json", array)
     with pytest.raises(ValueError, match=message):
         read_weights(str(tmp_path / "w.json"))
+
+
+def test_rankers(tmp_path):
+    values, y = np.random.default_rng(0).normal(size=(40, 16)), np.arange(40) % 4
+    for ranker in (WhRank(), AgreementRanker()):
+        ranker.fit(pack(values > 0), y, queries=values).save(tmp_path / f"{type(ranker).__name__}.ranker")
+    np.testing.assert_array_equal(
+        read_weights(str(tmp_path / "WhRank.ranker")), load_ranker(tmp_path / "WhRank.ranker").weights_
+    )
+    with pytest.raises(ValueError, match="must hold one weight per bit, got a AgreementRanker"):
+        read_weights(str(tmp_path / "AgreementRanker.ranker"))

@@ -222,6 +222,26 @@ def test_adding_removing_and_adding_again(connect, method):
     assert engine.count() == 70
 
 
+def test_ids_and_the_codes_of_ids(connect):
+    engine = connect()
+    engine.create(n_bits=98)
+    assert engine.ids().tolist() == []
+    codes = random_codes(60, 98)
+    ids = np.random.default_rng(3).permutation(1000)[:60]
+    engine.add(codes, ids)
+    engine.remove(ids[:5])
+    listed = engine.ids()
+    assert listed.dtype == np.int64
+    assert listed.tolist() == sorted(ids[5:].tolist())
+    asked = ids[[40, 7, 40, 20]]
+    np.testing.assert_array_equal(engine.codes(asked), codes[[40, 7, 40, 20]])
+    assert engine.codes(asked[:0]).shape == (0, 13)
+    unknown = int(np.setdiff1d(np.arange(1000), ids)[0])
+    for missing in (unknown, int(ids[0]), -1):
+        with pytest.raises(ValueError, match=f"ids must be in the engine, got {missing}, which is not"):
+            engine.codes([int(ids[9]), missing])
+
+
 def as_set(codes):
     return {code.tobytes() for code in codes}
 
@@ -253,7 +273,7 @@ def two_of_four():
     y = np.repeat(np.arange(4), 100)
     codes = pack(np.repeat(rng.integers(2, size=(4, 32)), 100, axis=0) ^ (rng.random((400, 32)) < 0.15))
     ranker = QueryVectorRanker(n_steps=10, random_state=0).fit(codes[y < 2], y[y < 2])
-    ranker.blend_ = 0.5  # whatever the gate says of so few rows
+    ranker.bits_part_ = ranker.bits_part_._replace(blend=0.5)  # whatever the gate says of so few rows
     return ranker, codes, y
 
 

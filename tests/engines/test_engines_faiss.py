@@ -100,6 +100,16 @@ def test_exact_search_follows_what_is_added_and_removed():
         assert engine.search(CODES[:1], 1).ids == [[500]]
 
 
+@pytest.mark.parametrize("make", MINE.values(), ids=MINE)
+def test_ids_and_codes_of_an_index_that_is_there(make):
+    engine = FaissEngine(make())
+    results = engine.search(QUERIES, k=20, method="rerank")
+    ids = engine.ids()
+    np.testing.assert_array_equal(ids, np.arange(2000))
+    np.testing.assert_array_equal(engine.codes(results.ids[0]), CODES[results.ids[0]])
+    np.testing.assert_array_equal(engine.codes(ids), CODES)
+
+
 def test_exact_search_of_clusters_is_refused():
     with pytest.raises(ValueError, match="IndexBinaryIVF"):
         FaissEngine(ivf()).search(QUERIES, 10)

@@ -94,6 +94,9 @@ def test_saved_ranker_and_hasher(tmp_path):
     store.save()
     assert BitrankDocumentStore(str(tmp_path / "store")).embedding_retrieval(QUERY.tolist()) == found
     assert BitrankDocumentStore.from_dict(store.to_dict()).embedding_retrieval(QUERY.tolist()) == found
+    for name, path in paths.items():  # the folder has the other one
+        again = BitrankDocumentStore(str(tmp_path / "store"), **{name: path})
+        assert again.embedding_retrieval(QUERY.tolist()) == found
 
 
 def test_mistakes(store):

@@ -1,6 +1,9 @@
 """The LangChain store beyond LangChain's own tests: results against NumPy, rankers, filters, files, errors."""
 
 import asyncio
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from bitrank import SignBits
 from bitrank.core.codes import distances, from_embeddings
 from bitrank.integrations.langchain import BitrankVectorStore
+from bitrank.integrations.records import META, Records
 from bitrank.ranking import QueryAdaptiveRanker, WhRank
 
 MODEL = DeterministicFakeEmbedding(size=48)
@@ -64,6 +68,47 @@ def test_filters(store):
     assert store.similarity_search("a question", filter={"none": None}) == []
     with pytest.raises(ValueError, match="filter must be a function of a document or a dict"):
         store.similarity_search("a question", filter=["group"])
+
+
+SAVES = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from bitrank import SignBits
+from bitrank.integrations.encoding import Encoder
+from bitrank.integrations.records import Records
+path, name = sys.argv[1:]
+X = np.random.default_rng(0).normal(size=(20, 16))
+records = Records(Encoder(SignBits().fit(X)))
+records.put([f"{name}{row}" for row in range(20)], [name] * 20, list(X))
+Path(path + name).touch()
+while not all(Path(path + other).exists() for other in "ab"):
+    time.sleep(0.001)
+for _ in range(6):
+    records.save(path)
+"""
+
+
+def test_processes_that_save_to_one_folder_wait_for_each_other(tmp_path):
+    path = tmp_path / "store"
+    start = [sys.executable, "-c", SAVES, str(path)]
+    workers = [subprocess.Popen([*start, name]) for name in "ab"]
+    loaded = []
+    while any(worker.poll() is None for worker in workers):
+        if (path / META).exists():
+            loaded.append(Records.load(path))
+        time.sleep(0.01)
+    assert [worker.wait() for worker in workers] == [0, 0]
+    loaded.append(Records.load(path))
+    for records in loaded:
+        names = {record for _, record in records.items()}
+        assert names in ({"a"}, {"b"})
+        assert len(records) == len(records.index) == 20
+        assert records.encoder.hasher is not None
+    assert len(list(path.iterdir())) == 4
+    (path / "notes.txt").write_text("mine")
+    loaded[-1].save(path)
+    assert (path / "notes.txt").read_text() == "mine", "a save removes its own files only"
 
 
 def test_a_saved_store_answers_the_same(store, tmp_path):

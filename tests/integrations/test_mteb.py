@@ -55,6 +55,16 @@ def test_ranker_and_hasher():
         index.add_documents(X[:3], IDS)
 
 
+def test_vectors_of_queries_are_the_features_that_the_ranker_learned_from(featured):
+    index = BitrankSearchIndex(featured.ranker, featured.hasher)
+    index.add_documents(featured.items, [str(row) for row in range(400)])
+    codes, reals = featured.hasher.transform(featured.items), featured.hasher.project(featured.queries)
+    asked = featured.ranker.queries_for(reals, features=featured.queries, collection=codes)
+    expected = np.sort(distances(asked.codes, codes, asked.weights), axis=1)[:, :10]
+    totals = asked.weights.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(index.search(featured.queries, 10)[0], 1 - expected / totals, rtol=1e-4)
+
+
 TASKS = """
 MockRetrievalTask MockRetrievalDialogTask MockMultilingualRetrievalTask MockInstructionRetrieval
 MockMultilingualInstructionRetrieval MockRerankingTask MockMultilingualRerankingTask MockInstructionReranking

@@ -7,14 +7,16 @@ from hypothesis import strategies as st
 from listwise import differences, direct_loss, toy
 from sklearn.base import clone
 
-from bitrank import Index, QueryVectorRanker
+from bitrank import Index, QueryVectorRanker, load_ranker
+from bitrank.core.archives import read_archive, write_archive
 from bitrank.core.codes import distances, pack, signs, split_vectors, unpack
 from bitrank.ranking.gate import near
 from bitrank.ranking.gate.choose import BLENDS
 from bitrank.ranking.networks.batches import LabelBatches
 from bitrank.ranking.networks.loss import Adam
 from bitrank.ranking.networks.network import Network, start_network, train
-from bitrank.ranking.trust import Unlabelled
+from bitrank.ranking.registry import FORMAT, VERSION
+from bitrank.ranking.trust import Unlabelled, trust_in_classes
 
 
 def fast(**options):
@@ -47,6 +49,70 @@ def test_an_index_answers_them():
     found = Index(codes, n_bits=16).search(queries, 10)
     expected = np.sort(distances(queries.codes, codes, queries.weights), axis=1)[:, :10]
     np.testing.assert_allclose(found.distances, expected, rtol=1e-5, atol=1e-6)
+
+
+# Queries with less than was learned from ------------------------------------------------------------------------------
+
+
+def steady_and_noisy(n=400):
+    """Codes, classes, reals that say which bits are noise, and features that name the class."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=n)
+    bits = np.column_stack([y // 2, y % 2, rng.integers(2, size=(n, 14))])
+    bits[:, :2] ^= rng.random((n, 2)) < 0.2
+    sizes = np.repeat([8.0, 0.05], [2, 14])
+    return pack(bits), y, np.where(bits > 0, sizes, -sizes), np.eye(4)[y]
+
+
+def test_bare_codes_get_what_the_gate_chose_for_them():
+    """Reals know the noise already, so the gate refuses what was learned for them, and accepts it for codes."""
+    codes, y, values, _ = steady_and_noisy()
+    ranker = fast().fit(codes, y, queries=values)
+    assert ranker.full_part_.blend == 0 < ranker.bits_part_.blend
+    alone = fast().fit(codes, y)
+    assert ranker.bits_part_.blend == alone.blend_
+    bare = ranker.queries_for(codes[:50], collection=codes)
+    assert bare.weights[:, :2].mean() > 2 * bare.weights[:, 2:].mean(), "the accepted part tells bits from noise"
+    trust = ranker.queries_for(codes).trust
+    np.testing.assert_array_equal(trust, trust_in_classes(codes, ranker.sample_, None))
+    assert trust.min() == 0
+    asked = ranker.queries_for(values[:50], collection=codes)
+    np.testing.assert_allclose(asked.weights * np.abs(values).mean(), np.abs(values[:50]), rtol=1e-5)
+    np.testing.assert_array_equal(asked.trust, 1)
+
+
+def test_reals_without_features_get_what_the_gate_chose_for_them(tmp_path):
+    codes, y, values, features = steady_and_noisy()
+    ranker = fast().fit(codes, y, queries=values, features=features)
+    assert ranker.full_part_.inputs.with_features
+    assert min(ranker.bits_part_.blend, ranker.full_part_.blend) > 0
+    alone = fast().fit(codes, y, queries=values)
+    assert ranker.reals_part_.blend == alone.blend_ == 0
+    asked = ranker.queries_for(values, collection=codes)
+    np.testing.assert_allclose(asked.weights * np.abs(values).mean(), np.abs(values), rtol=1e-5)
+    np.testing.assert_array_equal(asked.codes, codes)
+    ranker.save(tmp_path / "new.ranker")
+    archive = read_archive(tmp_path / "new.ranker", FORMAT, VERSION)
+    older = {name: array for name, array in archive.arrays.items() if not name.startswith("reals_")}
+    facts = {name: fact for name, fact in archive.facts.items() if name != "reals_part"}
+    write_archive(tmp_path / "old.ranker", FORMAT, VERSION, archive._replace(arrays=older, facts=facts))
+    for name in ("new.ranker", "old.ranker"):
+        again = load_ranker(tmp_path / name)
+        for queries in (codes, values):
+            for before, after in zip(ranker.queries_for(queries), again.queries_for(queries), strict=True):
+                np.testing.assert_array_equal(before, after)
+
+
+def test_learned_reals_without_features_rank_better_than_by_the_asymmetric_distance(itq_digits):
+    codes, values, labels = itq_digits.codes[:700], itq_digits.values[:700], itq_digits.y[:700]
+    features = np.hstack([values, np.eye(10)[labels] * values.std()])
+    ranker = fast(n_steps=60).fit(codes, labels, queries=values, features=features)
+    assert ranker.full_part_.inputs.with_features
+    assert not ranker.reals_part_.inputs.with_features
+    assert ranker.reals_part_.blend > 0
+    asked = ranker.queries_for(itq_digits.query_values, collection=itq_digits.queries)
+    plain = itq_digits.figures(np.abs(itq_digits.query_values))
+    assert itq_digits.figures(asked.weights, asked.codes)[0] > plain[0] + 0.05
 
 
 # Gradients ------------------------------------------------------------------------------------------------------------

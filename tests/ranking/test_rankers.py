@@ -19,7 +19,9 @@ import bitrank
 from bitrank import Index, load_ranker
 from bitrank.core.codes import pack, weighted_hamming
 from bitrank.core.types import Queries
-from bitrank.ranking import RANKERS, Ranker, ranker_class
+from bitrank.evaluation import evaluate_rankings
+from bitrank.ranking import RANKERS, QueryAdaptiveRanker, Ranker, ranker_class
+from bitrank.ranking.weights import ranker_of_weights
 
 N_BITS = 13
 NEEDS_REALS = {"WhRank", "AgreementRanker"}
@@ -99,6 +101,16 @@ def test_queries_for_is_what_a_search_takes(name, reals, fitted):
 
 
 @every_ranker
+def test_rankers_of_one_weight_per_bit_say_so(name, fitted):
+    weights = fitted[name].one_weight_per_bit()
+    assert (weights is not None) == (name in {"MDSHRanker", "OnlineRankingSVM", "RankingSVM", "WhRank"})
+    same = fitted[name] if weights is None else ranker_of_weights(weights)
+    for asked in (CODES[:9], VALUES[:9]):
+        for expected, found in zip(fitted[name].queries_for(asked), same.queries_for(asked), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+@every_ranker
 def test_queries_are_answered_one_by_one_as_together(name, fitted):
     together = fitted[name].queries_for(VALUES[:9])
     for row in range(9):
@@ -115,6 +127,14 @@ def test_learning_ranks_no_worse_than_hamming(name, fitted):
         pytest.skip("a baseline without a gate")
     codes, y, _ = data(seed=1)
     assert fitted[name].score(codes, y) >= fitted["UniformRanker"].score(codes, y)
+
+
+def test_score_ranks_as_a_search_of_the_collection_does(itq_digits):
+    """Rankers per query are told what they search, as `evaluate_rankings` tells them."""
+    codes, y = itq_digits.codes, itq_digits.y
+    ranker = QueryAdaptiveRanker(n_steps=50, random_state=0).fit(codes, y)
+    figures = evaluate_rankings(codes, {"learned": ranker}, y=y).figures["learned"]
+    assert ranker.score(codes, y) == pytest.approx(figures["map"], abs=1e-6)
 
 
 @every_ranker

@@ -21,6 +21,7 @@ from bitrank.core.codes import pack, unpack
 from bitrank.datasets import DIGIT_CODES, DIGIT_HASHER, digits
 from bitrank.hashing import load_hasher
 from bitrank.index import Index
+from bitrank.ranking import AgreementRanker
 from bitrank.service import images, sources
 from bitrank.service.collection import SearchQuery
 from bitrank.service.page_tokens import LIFETIME_S, Signer
@@ -459,6 +460,34 @@ def test_profiles_are_created_once(client):
     assert client.put("/profiles/arm-b").status_code == 200
     assert client.put("/profiles/arm-b", json=weights).status_code == 409
     assert [p["name"] for p in client.get("/profiles").json()] == ["hamming", "default", "arm-b"]
+
+
+def test_a_vector_is_the_features_that_the_ranker_learned_from(featured, tmp_path):
+    codes = featured.hasher.transform(featured.items)
+    source = sources.Source("pixels", Index(codes), sources.NoItems(), lambda: featured.hasher)
+    asked = featured.ranker.queries_for(
+        featured.hasher.project(featured.queries), features=featured.queries, collection=codes
+    )
+    expected = Index(codes).search(asked, 10)
+    with serving(source, tmp_path, ranker=featured.ranker, explore=0) as client:
+        for query, distances in zip(featured.queries[:5], expected.distances, strict=False):
+            for _ in range(2):  # at first by the routes, then by the short way
+                results = client.post("/search", json={"vector": query.tolist(), "k": 10}).json()["results"]
+                np.testing.assert_allclose([row["distance"] for row in results], distances, rtol=1e-4)
+
+
+def test_a_ranker_that_ranks_vectors_by_other_weights_than_codes(tmp_path):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(200, 24)) * rng.uniform(0.2, 2, 24), rng.integers(4, size=200)
+    hasher = SignBits().fit(X)
+    codes = hasher.transform(X)
+    ranker = AgreementRanker(random_state=0).fit(codes, y, queries=hasher.project(X))
+    source = sources.Source("codes", Index(codes, n_bits=24), sources.NoItems(), lambda: hasher)
+    query = rng.normal(size=(1, 24))
+    expected = Index(codes, n_bits=24).search(ranker.queries_for(hasher.project(query)), 10)
+    with serving(source, tmp_path, ranker=ranker, explore=0) as client:
+        found = client.post("/search", json={"vector": query[0].tolist(), "k": 10}).json()["results"]
+    assert [row["id"] for row in found] == expected.ids[0].tolist()
 
 
 def test_an_index_with_weights_starts_from_them(tmp_path):

@@ -17,7 +17,7 @@ from bitrank.ranking.weights import ranker_of_weights
 from bitrank.service import sources
 from bitrank.service.service import Service
 from bitrank.service.settings import Settings
-from bitrank.service.store import database
+from bitrank.service.store import database, profiles
 from bitrank.service.store.rankings import Ranking
 
 N = 2000
@@ -320,6 +320,17 @@ def test_failed_learning_is_reported_and_starts_again(collection, tmp_path, monk
             time.sleep(0.05)
         assert client.get("/healthz").json() == {"status": "ok"}
         assert "bitrank_learning_failures 0.0" not in client.get("/metrics").text
+
+
+def test_a_list_of_versions_unpacks_no_ranker(collection, tmp_path, monkeypatch):
+    ranker = QueryVectorRanker(n_steps=2, n_hidden=4, random_state=0).fit(*collection)
+    with serving(source(collection), tmp_path, ranker=ranker) as client:
+        client.post("/profiles/default/versions", json={"weights": [1.0] * 32})
+        unpacked = []
+        monkeypatch.setattr(profiles, "from_bytes", unpacked.append)
+        listed = versions(client)["versions"]
+    assert [entry["kind"] for entry in listed] == ["QueryVectorRanker", "weights"]
+    assert not unpacked
 
 
 def test_a_ranker_learned_offline_is_the_first_version(collection, tmp_path):

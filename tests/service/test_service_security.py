@@ -296,6 +296,19 @@ def test_the_rate_is_limited(tmp_path):
     assert limited.headers["retry-after"] == "1"
 
 
+def test_a_refused_search_costs_one_request_of_the_rate(tmp_path, monkeypatch):
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    counted = []
+    allows = Rate.allows
+    monkeypatch.setattr(Rate, "allows", lambda self, client: counted.append(client) or allows(self, client))
+    with serving(source, tmp_path, rate=1000.0, token=TOKEN) as client:
+        for authorization, status in (("Bearer wrong", 401), (f"Bearer {TOKEN}", 200)):
+            counted.clear()
+            answer = client.post("/search", json={"item": 1}, headers={"authorization": authorization})
+            assert answer.status_code == status
+            assert len(counted) == 1
+
+
 def test_rates_are_counted_per_client():
     now = itertools.count(0, 0.25)
     rate = Rate(2, clock=lambda: next(now))

@@ -42,8 +42,8 @@ def test_a_database_of_the_first_format_is_migrated_whole(first_format):
     for _ in range(2):  # migrated, and opened again
         store = opened(first_format)
         assert store.profiles.n_pages() == {"hamming": 0, "default": 10, "shop": 2}
-        assert [version.origin for version in store.profiles.versions("shop")] == ["given", "clicks", "given"]
-        assert [version.n_pages for version in store.profiles.versions("shop")] == [0, 2, 2]
+        assert [version["origin"] for version in store.profiles.versions("shop")] == ["given", "clicks", "given"]
+        assert [version["n_pages"] for version in store.profiles.versions("shop")] == [0, 2, 2]
         entries = [(entry.version, entry.reason, entry.n_pages) for entry in store.profiles.activations("shop")]
         assert entries == [(1, "start", 0), (2, "gate", 2), (3, "user", 2), (2, "rollback", 2)]
         (finding,) = store.gate.findings("shop", 10)

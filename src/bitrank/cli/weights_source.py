@@ -51,7 +51,7 @@ def _weights_of_ranker(path: str) -> Weights:
     from bitrank.ranking import load_ranker  # slow to import
 
     ranker = load_ranker(path)
-    weights: Weights | None = getattr(ranker, "weights_", None)
+    weights = ranker.one_weight_per_bit()
     if weights is None:
         raise ValueError(f"{path} must hold one weight per bit, got a {type(ranker).__name__}")
     return weights

@@ -65,7 +65,7 @@ def bit_inputs() -> Inputs:
 def ranker_of_clicks(network: Network, blend: float, walks: Walks, sample: Codes, n_bits: int) -> QueryVectorRanker:
     """Wrap a network as a ranker; queries and clicked items are the sample that trust is told from."""
     ranker = QueryVectorRanker(n_bits, n_hidden=_N_HIDDEN)
-    ranker.bits_part_ = ranker.full_part_ = Part(bit_inputs(), network, blend)
+    ranker.bits_part_ = ranker.reals_part_ = ranker.full_part_ = Part(bit_inputs(), network, blend)
     random = np.random.default_rng(0)
     ranker.sample_ = walks.codes[random.permutation(walks.nodes)[:_MOST_SAMPLED]]
     ranker.collection_ = sample[random.permutation(len(sample))[:_MOST_SAMPLED]]

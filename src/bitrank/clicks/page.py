@@ -15,7 +15,6 @@ MAX_REAL = 1e15  # Magnitude of a query's values: sums of them, times weights, s
 
 Floats = npt.NDArray[np.float64]
 CANARY = 0  # the version of pages that were ranked by Hamming distance
-Reals = npt.NDArray[np.float32]
 QueryArray = npt.NDArray[Any]  # packed codes (uint8) or reals (float32)
 
 

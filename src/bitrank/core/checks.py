@@ -22,7 +22,7 @@ MIN_CANDIDATES = 1000
 METHODS = get_args(Method)
 
 
-# A uint8 matrix of at least this many values, all 0 or 1 and a tenth of them ones, holds one bit per byte.
+# A uint8 matrix of at least this many values, all 0 or 1 and some of them 1, holds one bit per byte.
 _MIN_UNPACKED = 64
 
 _SIGNED = (
@@ -241,15 +241,15 @@ def check_ids(ids: Any, n: int | None = None, name: str = "ids") -> Ids:
         texts = ": keep your texts in a list, and use row numbers as ids" if array.dtype.kind in "UO" else ""
         raise ValueError(f"{name} must be a vector of ints, got {array.dtype} of shape {array.shape}{texts}")
     if n is not None and len(array) != n:
-        raise ValueError(f"ids must have one value for each of the {n} codes, got {len(array)}")
+        raise ValueError(f"{name} must have one value for each of the {n} codes, got {len(array)}")
     if array.size and (int(array.min()) < 0 or int(array.max()) > np.iinfo(np.int64).max):
-        raise ValueError(f"ids must be from 0 to 2**63 - 1, got {array.min()} to {array.max()}")
+        raise ValueError(f"{name} must be from 0 to 2**63 - 1, got {array.min()} to {array.max()}")
     array = array.astype(np.int64)
     if len(array) > 1 and not (np.diff(array) > 0).all():
         ordered = np.sort(array)
         repeated = ordered[1:][np.diff(ordered) == 0]
         if len(repeated):
-            raise ValueError(f"ids must be unique, got {repeated[0]} more than once")
+            raise ValueError(f"{name} must be unique, got {repeated[0]} more than once")
     return array
 
 

@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 KINDS = (".npy", ".csv", ".json")
+LOCK = ".lock"  # of a folder, on Windows
 
 
 def read_array(path: str | Path) -> npt.NDArray[Any]:
@@ -95,9 +96,12 @@ def check_output(path: str | os.PathLike[str]) -> Path:
 
 
 def read_npz(
-    path: str | os.PathLike[str], *, names: Collection[str] | None = None, what: str = "an npz file of plain arrays"
+    path: str | os.PathLike[str] | IO[bytes],
+    *,
+    names: Collection[str] | None = None,
+    what: str = "an npz file of plain arrays",
 ) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays of an npz file: all of them, or those of `names` that it holds.
+    """Read the arrays of an npz file, or of an open one: all of them, or those of `names` that it holds.
 
     Examples
     --------
@@ -105,7 +109,7 @@ def read_npz(
     >>> read_npz("data.npz", names=["x"])
     {'x': array([0, 1, 2])}
     """
-    with open(path, "rb") as file:
+    with open(path, "rb") if isinstance(path, str | os.PathLike) else nullcontext(path) as file:
         try:
             with np.load(file, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files if names is None or name in names}
@@ -145,6 +149,27 @@ def sync(path: str | os.PathLike[str]) -> None:
     handle = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Lock a folder for one writer; the lock ends with its process."""
+    if sys.platform == "win32":  # folders cannot be opened there
+        import msvcrt
+
+        handle = os.open(Path(folder) / LOCK, os.O_RDWR | os.O_CREAT)
+    else:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(handle)
 

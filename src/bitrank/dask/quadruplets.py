@@ -48,7 +48,7 @@ def draw_quadruplets(
         If fewer exist, all of them are drawn.
     strategy : {"uniform", "near"}
         "uniform" draws similar and dissimilar rows from the whole collection: with the same seed, the same rows as in
-        memory. "near" draws them among the `n_neighbors` items nearest to the query, for at most 4096 queries.
+        memory. "near" draws them among the `n_neighbors` items nearest to the query, for at most 2048 queries.
     codes : Dask array of uint8, of shape (n, n_bytes), needed for "near"
     n_neighbors : int, or float below 1, optional
         Number of near items, or their share of the collection; 200 by default.

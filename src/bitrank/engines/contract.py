@@ -89,7 +89,9 @@ class Engine(ABC):
         """Look up the codes of ids, in their order; an unknown id is an UnknownIdError, which is a ValueError."""
         asked = np.asarray(ids, np.int64)
         unique = np.unique(asked)
-        stored, codes = self._lookup(unique) if len(unique) else (unique, np.empty((0, n_bytes(self.n_bits)), np.uint8))
+        stored, codes = np.empty(0, np.int64), np.empty((0, n_bytes(self.n_bits)), np.uint8)
+        if len(unique) and unique[-1] >= 0:
+            stored, codes = self._lookup(unique[unique >= 0])
         missing = np.setdiff1d(unique, stored)
         if len(missing):
             raise UnknownIdError(f"ids must be in the engine, got {missing[0]}, which is not")

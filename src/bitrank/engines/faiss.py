@@ -188,15 +188,45 @@ class FaissEngine(LocalEngine):
                 out[place] = inner.reconstruct(row)
             return out
         # Rows of an IVF are in the order of its lists.
-        lists, first = inner.invlists, 0
+        first = 0
+        for ids, codes in self._lists(inner):
+            inside = (rows >= first) & (rows < first + len(ids))
+            out[inside] = codes[rows[inside] - first]
+            first += len(ids)
+        return out
+
+    def _ids(self) -> Ids:
+        inner, row_ids = self._inner()
+        if not isinstance(inner, self._faiss.IndexBinaryIVF):
+            return np.arange(inner.ntotal) if row_ids is None else row_ids
+        ids = np.concatenate([np.empty(0, np.int64), *(ids for ids, _ in self._lists(inner))])
+        return ids if row_ids is None else row_ids[ids]
+
+    def _lookup(self, ids: Ids) -> Fetched:
+        inner, row_ids = self._inner()
+        width = n_bytes(self._n_bits)
+        if isinstance(inner, self._faiss.IndexBinaryIVF):
+            parts = [(np.empty(0, np.int64), np.empty((0, width), np.uint8))]
+            for rows, codes in self._lists(inner):
+                stored = rows if row_ids is None else row_ids[rows]
+                wanted = np.isin(stored, ids)
+                parts.append((stored[wanted], codes[wanted]))
+            found, found_codes = zip(*parts, strict=True)
+            return np.concatenate(found), np.concatenate(found_codes)
+        rows = ids[ids < inner.ntotal] if row_ids is None else np.flatnonzero(np.isin(row_ids, ids))
+        out = np.empty((len(rows), width), np.uint8)
+        for place, row in enumerate(rows.tolist()):
+            out[place] = inner.reconstruct(row)
+        return rows if row_ids is None else row_ids[rows], out
+
+    def _lists(self, inner: Any) -> Iterator[Fetched]:
+        """Ids and codes in each list of an IVF that holds any."""
+        lists, width = inner.invlists, n_bytes(self._n_bits)
         for number in range(lists.nlist):
             size = lists.list_size(number)
-            inside = (rows >= first) & (rows < first + size)
-            if inside.any():
+            if size:
                 codes = self._faiss.rev_swig_ptr(lists.get_codes(number), size * width).reshape(size, width)
-                out[inside] = codes[rows[inside] - first]
-            first += size
-        return out
+                yield self._faiss.rev_swig_ptr(lists.get_ids(number), size).copy(), codes
 
     def _weighted(self) -> tuple[Any, Ids]:
         """An index of `index_pq` with the same rows, kept until the next change, and the ids of its rows."""

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_ids
-from bitrank.core.types import Codes, Queries, Results
+from bitrank.core.types import Codes, Ids, Queries, Results
 from bitrank.engines.contract import Engine, check_add, check_created
+from bitrank.engines.stages import Fetched
 from bitrank.index import Index
 
 
@@ -60,6 +61,14 @@ class MemoryEngine(Engine):
 
     def _sample(self, n: int) -> Codes:
         return self._open().sample(n)
+
+    def _ids(self) -> Ids:
+        return self._open().ids
+
+    def _lookup(self, ids: Ids) -> Fetched:
+        index = self._open()
+        stored = ids[np.isin(ids, index.ids)]
+        return stored, index.codes(stored)
 
     def _exact(self, queries: Queries, k: int) -> Results:
         return self._open().search(queries, k)

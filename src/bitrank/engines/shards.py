@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from bitrank.core.checks import check_ids
 from bitrank.core.codes import nearest
-from bitrank.core.types import AnyQueries, Codes, Method, Results, n_bytes
+from bitrank.core.types import AnyQueries, Codes, Ids, Method, Results, n_bytes
 from bitrank.engines.contract import Engine, check_add, check_created
+from bitrank.engines.stages import Fetched
 
 T = TypeVar("T")
 
@@ -111,6 +112,19 @@ class Shards(Engine):
     def count(self) -> int:
         """Number of codes in all shards."""
         return sum(self._all(lambda number: self._shards[number].count()))
+
+    def _ids(self) -> Ids:
+        return np.concatenate(self._all(lambda number: self._shards[number].ids()))
+
+    def _lookup(self, ids: Ids) -> Fetched:
+        empty = np.empty(0, np.int64), np.empty((0, n_bytes(self.n_bits)), np.uint8)
+
+        def look_up(number: int) -> Fetched:
+            some = ids[ids % len(self._shards) == number]
+            return self._shards[number]._lookup(some) if len(some) else empty
+
+        stored, codes = zip(*self._all(look_up), strict=True)
+        return np.concatenate(stored), np.concatenate(codes)
 
     def _sample(self, n: int) -> Codes:
         """Draw from every shard in proportion to its codes."""

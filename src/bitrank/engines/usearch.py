@@ -84,11 +84,22 @@ class USearchEngine(LocalEngine):
             ids = index.search(code, n, exact=self._compares_all).keys.astype(np.int64)
             yield ids, index.get(ids)
 
-    def _sample(self, n: int) -> Codes:
+    def _ids(self) -> Ids:
         index = self._open()
-        ids = np.sort(np.asarray(index.keys, np.int64)) if len(index) else np.empty(0, np.int64)
-        drawn = ids[sample_rows(len(ids), n)]
-        return np.asarray(index.get(drawn)) if len(drawn) else np.empty((0, n_bytes(self._n_bits)), np.uint8)
+        return np.asarray(index.keys, np.int64) if len(index) else np.empty(0, np.int64)
+
+    def _lookup(self, ids: Ids) -> Fetched:
+        index = self._open()
+        stored = ids[index.contains(ids)]
+        return stored, self._codes(stored)
+
+    def _sample(self, n: int) -> Codes:
+        ids = self.ids()
+        return self._codes(ids[sample_rows(len(ids), n)])
+
+    def _codes(self, ids: Ids) -> Codes:
+        codes = np.asarray(self._open().get(ids), np.uint8) if len(ids) else np.empty(0, np.uint8)
+        return codes.reshape(len(ids), n_bytes(self._n_bits))
 
     def _new(self, n_bits: int) -> Any:
         return self._usearch.Index(ndim=n_bits, metric="hamming", dtype="b1")

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import secrets
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.core.checks import n_threads
-from bitrank.core.files import replacing, sync
+from bitrank.core.files import locked, replacing, sync
 from bitrank.core.types import Weights
 from bitrank.index.segments import Segment
 from bitrank.index.snapshot import Snapshot
@@ -72,7 +71,7 @@ def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | No
         arrays["weights"] = weights
     for number, segment in enumerate(snapshot.segments):
         arrays |= {f"{name}-{number}": a for name, a in segment._asdict().items() if a is not None}
-    with _locked(folder):
+    with locked(folder):
         try:
             files = {name: _write_array(folder, f"{token}-{name}.npy", array) for name, array in arrays.items()}
             meta = {
@@ -185,24 +184,3 @@ def _remove(files: Iterator[Path]) -> None:
     for file in list(files):
         with contextlib.suppress(OSError):
             file.unlink()
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock a folder for one writer; the lock ends with its process."""
-    if sys.platform == "win32":  # folders cannot be opened there
-        import msvcrt
-
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
-    else:
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-    try:
-        if sys.platform == "win32":
-            msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
-        else:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

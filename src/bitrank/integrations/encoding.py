@@ -26,7 +26,8 @@ class Encoder:
     hasher : fitted Hasher, or path of one, optional
         Makes the codes; by default they are the signs of the embeddings.
     ranker : fitted Ranker, or path of one, optional
-        Gives the weights of queries; by default they are the magnitudes of the query (the asymmetric distance).
+        Gives the weights of queries; by default they are the magnitudes of the query (the asymmetric distance). Where
+        it learned with features, these must be the embeddings: queries bring theirs.
 
     Examples
     --------
@@ -62,7 +63,7 @@ class Encoder:
         reals = rows if self.hasher is None else self.hasher.project(rows)
         if self.ranker is None:
             return Queries(*split_vectors(reals))
-        return self.ranker.queries_for(reals, collection=collection)
+        return self.ranker.queries_for(reals, features=self.ranker.features_of(rows), collection=collection)
 
 
 def similarities(distances: npt.NDArray[np.float32], queries: Queries) -> npt.NDArray[np.float64]:

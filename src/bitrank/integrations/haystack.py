@@ -34,9 +34,11 @@ class BitrankDocumentStore:
     path : str, optional
         Folder of the store: read if it exists, and written by `save`.
     ranker : str, optional
-        Path of a saved ranker, which weights the bits of a query. By default the magnitudes of its embedding do.
+        Path of a saved ranker, which weights the bits of a query. By default that of the folder, else the magnitudes of
+        the query's embedding do.
     hasher : str, optional
-        Path of a saved hasher, which makes the codes. By default they are the signs of the embeddings.
+        Path of a saved hasher, which makes the codes. By default that of the folder, else they are the signs of the
+        embeddings.
 
     Examples
     --------
@@ -54,7 +56,8 @@ class BitrankDocumentStore:
         if path is not None and (Path(path) / META).exists():
             self._records = Records.load(path, Document.from_dict)
             if hasher is not None or ranker is not None:
-                self._records.encoder = Encoder(encoder.hasher or self._records.encoder.hasher, encoder.ranker)
+                saved = self._records.encoder
+                self._records.encoder = Encoder(encoder.hasher or saved.hasher, encoder.ranker or saved.ranker)
 
     def to_dict(self) -> dict[str, Any]:
         """Serialise the parameters; the documents are in the folder that `save` writes."""

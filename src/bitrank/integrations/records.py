@@ -1,12 +1,14 @@
 """`Records`: records under text ids, found by the codes of their embeddings, in memory and in a folder.
 
 A save writes new files and then replaces store.json, which names them, so a crash leaves the old store or the new one.
+Of several processes that save to one folder, one writes at a time.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import threading
@@ -18,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_count
-from bitrank.core.files import replacing
+from bitrank.core.files import LOCK, locked, replacing, sync
 from bitrank.core.types import Codes, Ids
 from bitrank.index import Index
 from bitrank.integrations.encoding import Encoder, similarities
@@ -26,6 +28,8 @@ from bitrank.integrations.encoding import Encoder, similarities
 FORMAT = "bitrank store"
 VERSION = 1
 META = "store.json"
+# Names of the files of a store, including those that a crash leaves behind.
+_FILES = re.compile(r"\.?(index|hasher|ranker|records)-[0-9a-f]{16}[a-z0-9.]*|\.store\.json\.[0-9a-f]{16}\.tmp")
 
 Record = TypeVar("Record")
 Vector = npt.ArrayLike
@@ -156,10 +160,11 @@ class Records(Generic[Record]):
     def save(self, path: str | os.PathLike[str], to_json: Callable[[Record], Any] = lambda record: record) -> None:
         """Write records, as JSON values, codes, hasher and ranker to a folder."""
         folder, token = Path(path), secrets.token_hex(8)
-        if folder.exists() and not (folder / META).exists() and any(folder.iterdir()):
-            raise ValueError(f"path must be a saved store or an empty folder, got {folder}")
+        foreign = [file.name for file in folder.glob("*") if not _FILES.fullmatch(file.name) and file.name != LOCK]
+        if foreign and META not in foreign:
+            raise ValueError(f"path must be a saved store or an empty folder, got {folder} with {foreign[0]}")
         folder.mkdir(parents=True, exist_ok=True)
-        with self._lock:
+        with self._lock, locked(folder):
             lines = [[self._row_of.get(text_id), text_id, to_json(record)] for text_id, record in self._records.items()]
             try:
                 text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -175,21 +180,28 @@ class Records(Generic[Record]):
             meta = {"format": FORMAT, "version": VERSION, "token": token, "n_dimensions": self.n_dimensions}
             with replacing(folder / META) as file:
                 file.write(json.dumps(meta).encode())
-        for old in folder.iterdir():
-            if old.name != META and token not in old.name:
-                shutil.rmtree(old) if old.is_dir() else old.unlink()
+            sync(folder)
+            for old in folder.iterdir():
+                if _FILES.fullmatch(old.name) and token not in old.name:
+                    shutil.rmtree(old) if old.is_dir() else old.unlink()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], from_json: Callable[[Any], Record] = lambda record: record) -> Self:
         """Read what `save` wrote."""
         folder = Path(path)
-        try:
-            meta = json.loads((folder / META).read_bytes())
-            if meta["format"] != FORMAT or meta["version"] != VERSION:
-                raise ValueError(f"expected {FORMAT} of version {VERSION}, got {meta['format']} of {meta['version']}")
-            token, n_dimensions = meta["token"], meta["n_dimensions"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"path must be a folder that save wrote, got {folder}: {error}") from None
+        while True:
+            meta = _read_meta(folder)
+            try:
+                out = cls._load(folder, *meta, from_json)
+            except (OSError, ValueError):
+                if _read_meta(folder) == meta:
+                    raise
+            else:
+                if _read_meta(folder) == meta:  # else another process has saved meanwhile: files may be missing
+                    return out
+
+    @classmethod
+    def _load(cls, folder: Path, token: str, n_dimensions: int | None, from_json: Callable[[Any], Record]) -> Self:
         hasher, ranker = (folder / f"{name}-{token}.npz" for name in ("hasher", "ranker"))
         out = cls(Encoder(hasher if hasher.exists() else None, ranker if ranker.exists() else None))
         with open(folder / f"records-{token}.jsonl", encoding="utf-8") as file:
@@ -200,3 +212,14 @@ class Records(Generic[Record]):
         if n_dimensions is not None:
             out.index, out.n_dimensions = Index.load(folder / f"index-{token}"), n_dimensions
         return out
+
+
+def _read_meta(folder: Path) -> tuple[str, int | None]:
+    """The token in the names of the files of a store, and the dimensions of its embeddings."""
+    try:
+        meta = json.loads((folder / META).read_bytes())
+        if meta["format"] != FORMAT or meta["version"] != VERSION:
+            raise ValueError(f"expected {FORMAT} of version {VERSION}, got {meta['format']} of {meta['version']}")
+        return meta["token"], meta["n_dimensions"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"path must be a folder that save wrote, got {folder}: {error}") from None

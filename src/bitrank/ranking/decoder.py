@@ -43,6 +43,7 @@ def learn_decoder(evidence: VectorEvidence, random: np.random.Generator) -> dict
     nothing = evidence.codes[:0]
     return {
         "bits_part_": bits_part,
+        "reals_part_": full_part,
         "full_part_": full_part,
         "n_bits_": evidence.n_bits,
         "blend_": choice.blend,

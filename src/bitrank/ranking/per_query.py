@@ -50,18 +50,23 @@ class PerQueryRanker(GatedRanker):
             self.collection_ = evidence.collection
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
+        return self._vectors_for(queries, features, self._trust(queries, features, collection))
+
+    def _trust(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Weights:
+        if self._blend_for(queries, features) == 0 or self.learned_from_ == "vectors":
+            return np.ones(len(queries.codes), np.float32)  # nothing was learned of some queries alone
+        if self.learned_from_ == "pairs":
+            return trust_in_queries(queries.codes, self.sample_)
         codes = sample_collection(collection, self.n_bits_)
         if codes is None and len(self.collection_):
             codes = self.collection_
-        if self.blend_ == 0 or self.learned_from_ == "vectors":
-            trust = np.ones(len(queries.codes), np.float32)  # nothing was learned of some queries alone
-        elif self.learned_from_ == "pairs":
-            trust = trust_in_queries(queries.codes, self.sample_)
-        elif self.learned_from_ == "clicks":
-            trust = trust_in_clicks(queries.codes, self.sample_, codes)
-        else:
-            trust = trust_in_classes(queries.codes, self.sample_, codes, self._doubt())
-        return self._vectors_for(queries, features, trust)
+        if self.learned_from_ == "clicks":
+            return trust_in_clicks(queries.codes, self.sample_, codes)
+        return trust_in_classes(queries.codes, self.sample_, codes, self._doubt())
+
+    def _blend_for(self, queries: QueryRows, features: Matrix | None) -> float:
+        """λ of what answers queries that come like these."""
+        return self.blend_
 
     @abstractmethod
     def _doubt(self) -> Doubt:

@@ -62,8 +62,9 @@ class QueryVectorRanker(PerQueryRanker):
     Where nothing helps, or a query is unlike anything seen, the ranking is Hamming's or that of the asymmetric
     distance. The vector may flip bits of the query: `queries_for` gives a code beside the weights.
 
-    Queries may come with less than was learned from: codes without reals or features are answered by a network of the
-    bits alone, which is learned and judged beside the other.
+    Queries may come with less than was learned from. A network of the bits alone answers codes without reals or
+    features, and a network without features answers reals that come alone; the gate judges each of them for such
+    queries.
 
     Parameters
     ----------
@@ -81,9 +82,9 @@ class QueryVectorRanker(PerQueryRanker):
 
     Attributes
     ----------
-    bits_part_, full_part_ : Part
-        The networks with their inputs and λ: for queries that are codes, and for queries with all that was learned
-        from. The same where that was codes alone.
+    bits_part_, reals_part_, full_part_ : Part
+        The networks with their inputs and λ: for queries that are codes, for reals without features, and for queries
+        with all that was learned from. Parts are the same where queries are.
     blend_ : float
         λ of the full part.
     sample_ : packed codes
@@ -110,6 +111,7 @@ class QueryVectorRanker(PerQueryRanker):
     _facts = ("learned_from_", "n_features_")
 
     bits_part_: Part = field(init=False)
+    reals_part_: Part = field(init=False)
     full_part_: Part = field(init=False)
     n_features_: int = field(init=False)
 
@@ -175,7 +177,7 @@ class QueryVectorRanker(PerQueryRanker):
             setattr(self, name, value)
 
     def _fit_parts(self, learner: _Learner, choose: Any, evidence: Any) -> None:
-        """Choose and learn the part for bare codes, and the part for queries as they were given."""
+        """Choose and learn the parts for bare codes, for queries as they were given, and for reals alone."""
         codes_alone = evidence._replace(queries=QueryRows(evidence.queries.codes, None), features=None)
         choice = choose(codes_alone, ["bits"])
         bits_part = full_part = learner.part("bits", choice.blend)
@@ -184,17 +186,34 @@ class QueryVectorRanker(PerQueryRanker):
             kind = "bits" if choice.params is None else choice.params["inputs"]
             full_part = learner.part(kind, choice.blend)
         self._keep_sample(evidence, learner.random)
-        self.bits_part_, self.full_part_ = bits_part, full_part
+        reals_part = full_part
+        if full_part.inputs.with_features:
+            reals_part = bits_part
+            if evidence.queries.magnitudes is not None:
+                kinds = [kind for kind in learner.kinds if kind != "features"]
+                without = choose(evidence._replace(features=None), kinds)
+                kind = "bits" if without.params is None else without.params["inputs"]
+                reals_part = learner.part(kind, without.blend)
+        self.bits_part_, self.reals_part_, self.full_part_ = bits_part, reals_part, full_part
         self.n_bits_, self.blend_, self.report_ = evidence.n_bits, choice.blend, choice.report
         self.n_features_ = 0 if evidence.features is None else evidence.features.shape[1]
 
     def _doubt(self) -> Doubt:
         return NO_DOUBT if len(self.collection_) else _DOUBT
 
-    def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
+    def _part_for(self, queries: QueryRows, features: Matrix | None) -> Part:
+        """The part that the gate judged for queries that come like these."""
         inputs = self.full_part_.inputs
-        whole = not (inputs.reals and queries.magnitudes is None) and not (inputs.with_features and features is None)
-        part = self.full_part_ if whole else self.bits_part_
+        if queries.magnitudes is not None:
+            return self.reals_part_ if features is None else self.full_part_
+        with_features = features is not None and inputs.with_features and not inputs.reals
+        return self.full_part_ if with_features else self.bits_part_
+
+    def _blend_for(self, queries: QueryRows, features: Matrix | None) -> float:
+        return self._part_for(queries, features).blend
+
+    def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
+        part = self._part_for(queries, features)
         bits = signs(queries.codes, self.n_bits_)
         itself = mean_one(np.ones(bits.shape) if queries.magnitudes is None else queries.magnitudes)
         learned = mean_one(bits * part.network(part.inputs(queries, features, self.n_bits_)))
@@ -206,7 +225,8 @@ class QueryVectorRanker(PerQueryRanker):
             check_count(name, getattr(self, name), 1)
 
     def _parts(self) -> dict[str, Part]:
-        return {"bits": self.bits_part_, "full": self.full_part_}
+        parts = {"bits": self.bits_part_, "full": self.full_part_}
+        return parts | ({"reals": self.reals_part_} if self.full_part_.inputs.with_features else {})
 
     def _to_archive(self) -> Archive:
         archive = super()._to_archive()
@@ -216,9 +236,14 @@ class QueryVectorRanker(PerQueryRanker):
 
     @classmethod
     def _from_archive(cls, archive: Archive) -> Self:
-        stored = {name: StoredPart.take(archive, name) for name in ("bits", "full")}
+        names = ["bits", "full", *(["reals"] if "reals_part" in archive.facts else [])]
+        stored = {name: StoredPart.take(archive, name) for name in names}
         ranker = super()._from_archive(archive)
-        ranker.bits_part_, ranker.full_part_ = (part.check(ranker.n_bits_) for part in stored.values())
+        parts = {name: part.check(ranker.n_bits_) for name, part in stored.items()}
+        ranker.bits_part_, ranker.full_part_ = bits, full = parts["bits"], parts["full"]
+        ranker.reals_part_ = parts.get("reals", full)
+        if "reals" not in parts and full.inputs.with_features:  # an older file, without a part for reals alone
+            ranker.reals_part_ = bits._replace(blend=0.0) if full.inputs.reals else bits
         return ranker
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from bitrank.core.archives import Archive, write_archive
 from bitrank.core.codes import distances
 from bitrank.core.metrics import average_precision
-from bitrank.core.types import Codes, Queries
+from bitrank.core.types import Codes, Queries, Weights
 from bitrank.ranking.evidence.kinds import (
     ConstraintEvidence,
     LabelEvidence,
@@ -189,6 +189,14 @@ class Ranker(BaseEstimator, ABC):
             matrix = check_features(features, len(rows.codes), n_features)
         return self._queries_for(rows, matrix, collection)
 
+    def one_weight_per_bit(self) -> Weights | None:
+        """The weights of a ranker that has the same for all queries, times their magnitudes; None for others."""
+        return getattr(self, "weights_", None)
+
+    def features_of(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+        """The vectors of queries as their features, or None where the ranker learned without features of this width."""
+        return vectors if getattr(self, "n_features_", 0) == vectors.shape[1] else None
+
     def score(
         self,
         codes: Codes,
@@ -200,7 +208,8 @@ class Ranker(BaseEstimator, ABC):
         """Mean average precision of every row's search among the other rows, in expectation over ties."""
         check_is_fitted(self, "n_bits_")
         evidence = check_label_evidence(codes, y, queries, features, self.n_bits_)
-        weighted = self.queries_for(codes if queries is None else queries, features=features)
+        asked = codes if queries is None else queries
+        weighted = self.queries_for(asked, features=features, collection=evidence.codes)
         precisions = []
         for start in range(0, len(evidence.codes), _SCORED_QUERIES):
             part = slice(start, min(start + _SCORED_QUERIES, len(evidence.codes)))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bitrank.service.searching import Plan
 
-MAX_BATCH = 32
+MAX_TOGETHER = 32
 
 Done = Callable[[bytes | BaseException], None]
 
@@ -68,7 +68,7 @@ class Batches:
             loop.call_soon(self._start, loop)  # after all requests that have arrived by now
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+        batch, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
         plans = [plan for plan, _ in batch]
         if self._is_long(len(plans)):
             running = loop.run_in_executor(self._executor, self._try, plans)

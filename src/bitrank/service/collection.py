@@ -35,10 +35,11 @@ class UnknownItemError(ValueError):
 
 
 class SearchQuery(NamedTuple):
-    """What to search for: a packed code or reals, one row, and the item whose code it is."""
+    """What to search for: a packed code or reals, one row, the item whose code it is, and the vector as it came."""
 
     vector: QueryArray  # (1, n_bytes) or (1, n_bits)
     item: int | None = None
+    features: npt.NDArray[np.float64] | None = None  # (1, n_dimensions)
 
     @property
     def code(self) -> Codes:
@@ -128,7 +129,7 @@ class Collection:
         largest = float(np.abs(projected).max(initial=0))
         if not largest <= MAX_REAL:
             raise ValueError(f"vector must project to values of at most {MAX_REAL:g} in magnitude, got {largest:g}")
-        return SearchQuery(projected.astype(np.float32))
+        return SearchQuery(projected.astype(np.float32), features=row[None])
 
     def query_of_image(self, data: bytes) -> SearchQuery:
         """Make the query of an uploaded picture."""

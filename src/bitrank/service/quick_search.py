@@ -21,7 +21,7 @@ from bitrank.service.collection import SearchQuery
 from bitrank.service.engine_index import UnreachableEngineError
 from bitrank.service.metrics import Observer
 from bitrank.service.searching import PageRequest, Plan
-from bitrank.service.security import PASSED, Guard
+from bitrank.service.security import REFUSAL, Guard
 from bitrank.service.service import Service
 from bitrank.service.store.profiles import DEFAULT
 
@@ -66,9 +66,9 @@ class QuickSearch:
         if not header(scope, b"content-type").startswith(b"application/json"):
             return False
         start = time.perf_counter()
-        if self._guard.refusal(scope) is not None:
+        scope[REFUSAL] = self._guard.refusal(scope)
+        if scope[REFUSAL] is not None:
             return False
-        scope[PASSED] = True
         plan = self._plan(scope, body)
         if plan is None:
             return False

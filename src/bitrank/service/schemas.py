@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bitrank.clicks.logged_pages import check_clicked
-from bitrank.service.page_tokens import MAX_TOKEN
+from bitrank.service.page_tokens import MAX_SHOWN, MAX_TOKEN
 
 MAX_K = 1000
 MAX_BATCH = 1000
-MAX_SHOWN = 1000
 MAX_CHOSEN = 20
 MAX_TEXT = 2000
 MAX_CODE_TEXT = 16_384

@@ -103,7 +103,7 @@ class Searcher:
         if profile == HAMMING:
             if request.chosen:
                 raise ValueError("the profile hamming weighs every bit the same: chosen needs another profile")
-            query = query._replace(vector=query.code)
+            query = query._replace(vector=query.code, features=None)
         if explore is None:
             explore = 0 if profile == HAMMING else self._settings.explore * k // self._settings.page_size
         ranked_by = number
@@ -120,7 +120,8 @@ class Searcher:
         """Turn a query into its code and its weights under a version."""
         if ranking.ranker is None:
             return _weighted(query, ranking.weights)
-        return _check_finite(ranking.ranker.queries_for(query.vector, collection=self._some_codes()))
+        features = None if query.features is None else ranking.ranker.features_of(query.features)
+        return _check_finite(ranking.ranker.queries_for(query.vector, features=features, collection=self._some_codes()))
 
     def _some_codes(self) -> Codes:
         """Codes of the collection that tell the trust in a query, the same until the sample changes."""

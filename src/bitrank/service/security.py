@@ -17,7 +17,7 @@ from bitrank.service.settings import LOOPBACK, Settings
 
 logger = logging.getLogger("bitrank.service")
 
-PASSED = "bitrank.passed"  # in the scope of a request that the guard has seen
+REFUSAL = "bitrank.refusal"  # in the scope of a request that the guard has judged already
 READERS_MAY_POST = ("/search", "/search/image", "/feedback")
 MAX_BODY = 8 * 2**20
 MAX_CLIENTS = 10_000  # clients whose rate is remembered; the longest silent is forgotten first
@@ -70,7 +70,7 @@ class Guard:
                 message["headers"] = [*message.get("headers", []), *self._headers]
             await send(message)
 
-        refused = None if scope.get(PASSED) else self.refusal(scope)
+        refused = scope[REFUSAL] if REFUSAL in scope else self.refusal(scope)
         if refused is not None:
             await answer_problem(send_with_headers, *refused)
             return

@@ -81,6 +81,10 @@ class AgreementRanker(Ranker):
         self.weights_ = np.log(np.maximum(odds, 1)).astype(np.float32)
         self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 1.0, []
 
+    def one_weight_per_bit(self) -> Weights | None:
+        """None: `weights_` are for codes alone."""
+        return None
+
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         if queries.magnitudes is None:
             return scaled(queries, self.weights_)

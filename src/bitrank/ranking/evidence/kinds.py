@@ -1,4 +1,4 @@
-"""What rankers learn from, checked: rows as they come as queries, class labels, and constraints."""
+"""What rankers learn from, checked: queries, class labels, constraints, judged pairs, and vectors."""
 
 from __future__ import annotations
 

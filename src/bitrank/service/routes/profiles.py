@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import sqlalchemy as sa
@@ -56,11 +56,6 @@ def routes(service: Service) -> APIRouter:
             n_pages=n_pages,
             read_only=name == HAMMING,
         )
-
-    def facts_of(version: Version, active: int) -> dict[str, Any]:
-        hidden = ("profile", "weights", "ranker")
-        facts = {name: value for name, value in version._asdict().items() if name not in hidden}
-        return facts | {"active": version.number == active, "kind": version.ranking.kind}
 
     def apply_activation(
         name: str, once: RequestKey | None, write: Callable[[sa.Connection], Outcome]
@@ -118,7 +113,9 @@ def routes(service: Service) -> APIRouter:
         return schemas.VersionList(
             active=stack[-1],
             rollback_to=stack[-2] if len(stack) > 1 else None,
-            versions=[schemas.VersionShown(**facts_of(version, stack[-1])) for version in store.versions(name)],
+            versions=[
+                schemas.VersionShown(**facts, active=facts["number"] == stack[-1]) for facts in store.versions(name)
+            ],
             activations=[
                 schemas.ActivationShown(
                     version=entry.version, reason=entry.reason, n_pages=entry.n_pages, time=entry.time
@@ -142,14 +139,16 @@ def routes(service: Service) -> APIRouter:
         with refusals():
             number = service.store.requests.once(with_body(once, body), write)["version"]
         version = added[number] if number in added else read_version(name, number)
-        return schemas.VersionShown(**facts_of(version, active))
+        return schemas.VersionShown(**version.facts(), active=version.number == active)
 
     @router.get("/profiles/{name}/versions/{number}")
     def version(name: Name, number: VersionId) -> schemas.VersionWhole:
         """Show a version with its weights."""
         check_profile(name)
         stored = read_version(name, number)
-        return schemas.VersionWhole(**facts_of(stored, service.active(name).number), weights=stored.weights.tolist())
+        return schemas.VersionWhole(
+            **stored.facts(), active=stored.number == service.active(name).number, weights=stored.weights.tolist()
+        )
 
     @router.get("/profiles/{name}/candidate")
     def candidate(name: Name) -> schemas.Candidate:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from bitrank.core.types import Weights
 from bitrank.service.store.database import Database, last_change, next_change
-from bitrank.service.store.rankings import Ranking, from_bytes, is_same, to_bytes
+from bitrank.service.store.rankings import Ranking, from_bytes, is_same, kind_of, to_bytes
 from bitrank.service.store.tables import activations, profiles, versions
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ class Version(NamedTuple):
     def ranking(self) -> Ranking:
         """How it ranks."""
         return Ranking(self.weights, self.ranker)
+
+    def facts(self) -> dict[str, Any]:
+        """What is known of it apart from how it ranks."""
+        hidden = ("profile", "weights", "ranker")
+        facts = {name: value for name, value in self._asdict().items() if name not in hidden}
+        return facts | {"kind": self.ranking.kind}
 
 
 class Activation(NamedTuple):
@@ -74,15 +80,16 @@ class ProfileStore:
         with self._database.write() as connection:
             lock_profile(connection, profile)  # others that begin with the same ranker wait here
             query = sa.select(versions).where(versions.c.profile == profile, versions.c.origin == "ranker")
-            if not any(is_same(_read_version(row).ranking, ranking) for row in connection.execute(query).all()):
+            if not any(is_same(_with_ranker(row).ranking, ranking) for row in connection.execute(query).all()):
                 version = add_version(connection, profile, ranking, "ranker", {})
                 activate_version(connection, profile, version.number, "user")
 
-    def versions(self, profile: str) -> list[Version]:
-        """Read all versions of a profile, oldest first."""
+    def versions(self, profile: str) -> list[dict[str, Any]]:
+        """Read the facts of all versions of a profile, oldest first, and no ranker."""
         query = sa.select(versions).where(versions.c.profile == profile).order_by(versions.c.number)
         with self._database.read() as connection:
-            return [_read_version(row) for row in connection.execute(query)]
+            rows = connection.execute(query).all()
+        return [_read_version(row, None).facts() | {"kind": kind_of(row.ranker)} for row in rows]
 
     def n_versions(self, profile: str) -> int:
         """Count the versions of a profile."""
@@ -95,7 +102,7 @@ class ProfileStore:
         query = sa.select(versions).where(versions.c.profile == profile, versions.c.number == number)
         with self._database.read() as connection:
             row = connection.execute(query).first()
-        return None if row is None else _read_version(row)
+        return None if row is None else _with_ranker(row)
 
     def activations(self, profile: str) -> list[Activation]:
         """Read the activations of a profile, oldest first."""
@@ -105,11 +112,6 @@ class ProfileStore:
     def last_choice(self, profile: str) -> Activation:
         """Read the last activation by a user: learning begins after it."""
         return [entry for entry in self.activations(profile) if entry.reason not in ("gate", "alarm")][-1]
-
-    def roll_back(self, profile: str) -> int | None:
-        """Undo the last activation not yet undone; returns the version that is active again, None where none is."""
-        with self._database.write() as connection:
-            return roll_back(connection, profile)
 
     def active(self, changed_after: int) -> tuple[int, dict[str, Version]]:
         """Read the number of the last activation of any profile and, if it changed, every active version."""
@@ -124,7 +126,7 @@ class ProfileStore:
                 .join(activations, _join(activations, "version", versions))
                 .join(newest_of, _join(newest_of, "number", activations))
             )
-            return last, {row.profile: _read_version(row) for row in connection.execute(joined)}
+            return last, {row.profile: _with_ranker(row) for row in connection.execute(joined)}
 
 
 def active_stack(log: Iterable[Activation]) -> list[int]:
@@ -222,10 +224,13 @@ def _insert_version(connection: sa.Connection, version: Version) -> None:
     connection.execute(sa.insert(versions), row)
 
 
-def _read_version(row: Any) -> Version:
+def _with_ranker(row: Any) -> Version:
+    return _read_version(row, from_bytes(row.ranker))
+
+
+def _read_version(row: Any, ranker: Ranker | None) -> Version:
     weights = np.frombuffer(row.weights, "<f4").astype(np.float32)
     figures = json.loads(row.figures)
-    ranker = from_bytes(row.ranker)
     return Version(row.profile, row.number, row.time, weights, row.made_from, row.origin, row.n_pages, figures, ranker)
 
 

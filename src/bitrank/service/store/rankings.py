@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from bitrank.core.files import read_npz
 from bitrank.core.types import Codes, Weights
 from bitrank.ranking import load_ranker
 from bitrank.ranking.weights import ranker_of_weights
@@ -42,7 +45,7 @@ class Ranking(NamedTuple):
 
 def ranking_of(ranker: Ranker, sample: Codes) -> Ranking:
     """How a ranker ranks; its weights are a mean over items of the collection as queries."""
-    one_vector = getattr(ranker, "weights_", None)
+    one_vector = ranker.one_weight_per_bit()
     if one_vector is not None:
         return Ranking(np.asarray(one_vector, np.float32))
     weights = ranker.queries_for(sample[:1000], collection=sample).weights
@@ -72,6 +75,14 @@ def from_bytes(data: bytes | None) -> Ranker | None:
     with _file() as path:
         path.write_bytes(data)
         return load_ranker(path)
+
+
+def kind_of(data: bytes | None) -> str:
+    """The class of the ranker of a file, without its arrays; "weights" where there is none."""
+    if data is None:
+        return "weights"
+    header = json.loads(str(read_npz(io.BytesIO(data), names=["header"])["header"]))
+    return str(header["name"])
 
 
 @contextmanager
