@@ -6,7 +6,7 @@ Every check returns the argument in canonical form, or raises a ValueError that 
 from __future__ import annotations
 
 import os
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, get_args
 
 import numpy as np
@@ -258,6 +258,22 @@ def check_count(name: str, value: Any, least: int) -> int:
     if not isinstance(value, int | Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
     return int(value)
+
+
+def check_radius(radius: Any) -> float:
+    """The largest float32 within a radius: distances are float32, so none lies between the two.
+
+    Examples
+    --------
+    >>> check_radius(0.5), check_radius(0.1) <= 0.1
+    (0.5, True)
+    """
+    number = float(radius) if isinstance(radius, Real) else np.nan
+    if np.isnan(number):
+        raise ValueError(f"radius must be a number, got {radius!r}")
+    with np.errstate(over="ignore"):  # beyond float32 is infinite
+        limit = np.float32(number)
+    return float(limit if float(limit) <= number else np.nextafter(limit, np.float32(-np.inf)))
 
 
 def check_method(method: Method, k: int, candidates: int | None, most: int | None = None) -> int | None:

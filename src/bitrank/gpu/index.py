@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.checks import check_count, check_ids, check_index_weights, check_method, check_queries
+from bitrank.core.checks import check_count, check_ids, check_index_weights, check_method, check_queries, check_radius
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
 from bitrank.gpu import search
 from bitrank.gpu.cuda import Device, DeviceError
@@ -195,13 +195,8 @@ class Index:
 
         `threads` has no effect.
         """
-        if np.isnan(radius):
-            raise ValueError("radius must be a number, got nan")
+        limit = np.float32(check_radius(radius))
         codes, rows = self._check_queries(queries, weights)
-        # Distances are float32: none lies between the radius and the largest float32 within it.
-        limit = np.float32(radius)
-        if float(limit) > radius:
-            limit = np.nextafter(limit, np.float32(-np.inf))
         with self._work():
             chunks = self._store.wanted(filter)
             return search.within(self._device, chunks, codes, rows, limit)

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from numbers import Integral
+from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.checks import check_any_rows, check_codes, check_count, check_ids, check_index_weights
-from bitrank.core.codes import sample_rows
-from bitrank.core.types import Codes, Ids, Weights
+from bitrank.core.checks import (
+    check_any_rows,
+    check_codes,
+    check_count,
+    check_ids,
+    check_index_weights,
+    check_method,
+    check_queries,
+    check_radius,
+)
+from bitrank.core.codes import nearest, sample_rows
+from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
 from bitrank.index import storage
-from bitrank.index.searching import Searching
 from bitrank.index.segments import order_quality
 from bitrank.index.snapshot import Snapshot
 
 # Sort the rows again when new weights bring the order's quality below this: docs/search.md has the measurement.
 POOR_ORDER = 0.7
 
+_alive: weakref.WeakSet[Index] = weakref.WeakSet()
 
-class Index(Searching):
+
+class Index:
     """Exact top-k search by weighted Hamming distance.
 
     Results equal those of `bitrank.core.codes.weighted_hamming`, sorted by distance and then by id, to the last bit.
@@ -61,11 +74,11 @@ class Index(Searching):
         if n_bits is not None and not (isinstance(n_bits, Integral) and 0 < n_bits < 1 << 16):
             raise ValueError(f"n_bits must be from 1 to 65535, got {n_bits!r}")
         codes, self._n_bits = (None, int(n_bits or 0)) if codes is None else check_any_rows(codes, n_bits)
-        self._writing = threading.RLock()
         self._snapshot = Snapshot(self._n_bits)
         self._mapped = False
         self._weights = check_index_weights(weights, self._n_bits)
-        self._sorter: threading.Thread | None = None
+        self._unlock()
+        _alive.add(self)
         if codes is not None:
             self.add(codes, ids)
 
@@ -111,6 +124,55 @@ class Index(Searching):
         array([3, 7])
         """
         return self._snapshot.ids()
+
+    @property
+    def largest_id(self) -> int:
+        """The largest id, or -1 without rows: rows added without ids get the numbers after it.
+
+        Examples
+        --------
+        >>> from bitrank.core.codes import pack
+        >>> Index(pack([[1, 0], [0, 1]]), ids=[7, 3]).largest_id
+        7
+        """
+        return self._snapshot.largest
+
+    def holds(self, ids: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Say for each number of a list whether it is the id of a row.
+
+        Examples
+        --------
+        >>> from bitrank.core.codes import pack
+        >>> Index(pack([[1, 0], [0, 1]]), ids=[7, 3]).holds([3, 4, 7])
+        array([ True, False,  True])
+        """
+        array = np.asarray(ids)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise ValueError(f"ids must be a vector of ints, got {array.dtype} of shape {array.shape}")
+        return self._snapshot.find(array.astype(np.int64)) >= 0
+
+    def copy(self) -> Index:
+        """Return another index of the same rows and weights, at once; what changes in one does not change the other.
+
+        Examples
+        --------
+        >>> from bitrank.core.codes import pack
+        >>> index = Index(pack([[1, 0], [0, 1]]))
+        >>> other = index.copy()
+        >>> other.remove([0])
+        >>> len(index), len(other)
+        (2, 1)
+        """
+        return self._of(self._snapshot, self._weights, self._mapped)
+
+    def __copy__(self) -> Index:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Index:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._of, (self._snapshot, self._weights)
 
     def __len__(self) -> int:
         return len(self._snapshot)
@@ -198,6 +260,146 @@ class Index(Searching):
         ids = snapshot.ids()
         return snapshot.codes(ids[sample_rows(len(ids), check_count("n", n, 1))])
 
+    def search(
+        self,
+        queries: AnyQueries,
+        k: int,
+        weights: npt.ArrayLike | None = None,
+        *,
+        method: Method = "exact",
+        candidates: int | None = None,
+        filter: npt.ArrayLike | None = None,  # noqa: A002
+        threads: int | None = None,
+    ) -> Results:
+        """Find the k nearest rows of each query.
+
+        Parameters
+        ----------
+        queries : Queries, uint8 array of shape (n_queries, ceil(n_bits / 8)), or float array (n_queries, n_bits)
+            What a ranker's `queries_for` returns; packed codes; or reals, whose signs are the code and whose
+            magnitudes multiply the weights (the asymmetric distance).
+        k : int
+        weights : float array of shape (n_bits,) or (n_queries, n_bits), optional
+            Those of the index by default; must be None for `Queries`, which have their own.
+        method : {"exact", "rerank"}
+            "exact" ranks all rows by weight. "rerank" ranks the `candidates` nearest by plain Hamming distance only;
+            it is neither exact nor faster here, and exists to compare with engines that have no other method.
+        candidates : int, optional
+            Rows that "rerank" fetches per query; ten times k by default, and at least 1000.
+        filter : bool array of shape (len(index),) or int array, optional
+            Rows to consider: a mask in the order of `ids`, or a list of ids.
+        threads : int, optional
+            All cores by default.
+
+        Returns
+        -------
+        results : named tuple of arrays ``(ids, distances)`` of shape (n_queries, k)
+            Nearest first, ties by id, padded with -1 and inf where there are fewer than k rows.
+
+        Examples
+        --------
+        >>> from bitrank.core.codes import pack
+        >>> index = Index(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), n_bits=3)
+        >>> index.search(pack([[1, 0, 0]]), k=2).ids
+        array([[0, 1]])
+        >>> index.search(pack([[1, 0, 0]]), k=2, weights=[0, 2, 1]).ids
+        array([[0, 2]])
+        """
+        k = check_count("k", k, 1)
+        n_candidates = check_method(method, k, candidates)
+        snapshot = self._snapshot
+        codes, rows = self._check_queries(queries, weights)
+        if n_candidates is None:
+            return Results(*snapshot.search(codes, rows, k, filter, threads))
+        plain = np.ones((1, self._n_bits), np.float32)
+        ids, numbers = snapshot.search_numbers(codes, plain, n_candidates, filter, threads)
+        return nearest(ids, snapshot.score(codes, rows, numbers, threads), k)
+
+    def search_radius(
+        self,
+        queries: AnyQueries,
+        radius: float,
+        weights: npt.ArrayLike | None = None,
+        *,
+        filter: npt.ArrayLike | None = None,  # noqa: A002
+        threads: int | None = None,
+    ) -> Results:
+        """Find all rows within a distance of each query, padded to the longest list.
+
+        Examples
+        --------
+        >>> from bitrank.core.codes import pack
+        >>> index = Index(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), n_bits=3)
+        >>> index.search_radius(pack([[1, 0, 0], [1, 1, 0]]), radius=1).ids
+        array([[ 0,  1],
+               [ 1, -1]])
+        """
+        limit = check_radius(radius)
+        codes, rows = self._check_queries(queries, weights)
+        return Results(*self._snapshot.search_radius(codes, rows, limit, filter, threads))
+
+    def rerank(
+        self,
+        queries: AnyQueries,
+        candidate_ids: npt.ArrayLike,
+        k: int,
+        weights: npt.ArrayLike | None = None,
+        *,
+        threads: int | None = None,
+    ) -> Results:
+        """Find the k nearest among candidates from elsewhere, such as a FAISS index or a database.
+
+        Parameters
+        ----------
+        queries : as in `search`
+        candidate_ids : int array of shape (n_queries, n_candidates)
+            -1 and repeated ids are skipped; an id that is not in the index is a ValueError.
+        k, weights, threads : as in `search`
+
+        Examples
+        --------
+        >>> from bitrank.core.codes import pack
+        >>> index = Index(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), n_bits=3, weights=[4, 2, 1])
+        >>> index.rerank(pack([[1, 0, 0]]), [[2, 1]], k=2).ids
+        array([[1, 2]])
+        """
+        k = check_count("k", k, 1)
+        snapshot = self._snapshot
+        codes, rows = self._check_queries(queries, weights)
+        ids = np.asarray(candidate_ids)
+        if ids.ndim != 2 or len(ids) != len(codes) or (ids.size and ids.dtype.kind not in "iu"):
+            raise ValueError(
+                f"candidate_ids must be an int matrix with one row for each of the {len(codes)} queries, "
+                f"got {ids.dtype} of shape {ids.shape}"
+            )
+        ids = np.sort(ids.astype(np.int64), axis=1)
+        ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
+        numbers = np.full(ids.shape, -1, np.int64)
+        numbers[ids != -1] = snapshot.numbers(ids[ids != -1])
+        return nearest(ids, snapshot.score(codes, rows, numbers, threads), k)
+
+    def distances(
+        self,
+        queries: AnyQueries,
+        ids: npt.ArrayLike,
+        weights: npt.ArrayLike | None = None,
+        *,
+        threads: int | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Compute the distance of every query to every row of the list `ids`, shape (n_queries, n_ids).
+
+        Examples
+        --------
+        >>> from bitrank.core.codes import pack
+        >>> index = Index(pack([[1, 0, 1], [1, 1, 0]]), n_bits=3, weights=[4, 2, 1])
+        >>> index.distances(pack([[1, 0, 0]]), [1, 0])
+        array([[2., 1.]], dtype=float32)
+        """
+        snapshot = self._snapshot
+        codes, rows = self._check_queries(queries, weights)
+        numbers = snapshot.numbers(check_ids(ids))
+        return snapshot.score(codes, rows, np.tile(numbers, (len(codes), 1)), threads)
+
     def optimize(self) -> None:
         """Sort all rows for the current weights and drop removed ones, while searches continue.
 
@@ -273,13 +475,39 @@ class Index(Searching):
         >>> Index.load("patches.index").search(pack([[1, 1]]), k=1).distances
         array([[1.]], dtype=float32)
         """
-        snapshot, weights = storage.load(path, mmap)
-        index = cls(n_bits=snapshot.n_bits)
-        index._snapshot, index._weights, index._mapped = snapshot, weights, mmap
+        return cls._of(*storage.load(path, mmap), mapped=mmap)
+
+    @classmethod
+    def _of(cls, snapshot: Snapshot, weights: Weights | None, mapped: bool = False) -> Index:
+        index = cls(n_bits=snapshot.n_bits, weights=weights)
+        index._snapshot, index._mapped = snapshot, mapped
         return index
+
+    def _unlock(self) -> None:
+        """Begin without a writer: a fork leaves the threads of the parent behind, but not their locks."""
+        self._writing = threading.RLock()
+        self._sorter: threading.Thread | None = None
 
     def _sort_if_poor(self) -> None:
         busy = self._sorter is not None and self._sorter.is_alive()
         if not busy and not self._mapped and self.order_quality() < POOR_ORDER:
             self._sorter = threading.Thread(target=self.optimize, name="bitrank-sort")
             self._sorter.start()
+
+    def _check_queries(self, queries: AnyQueries, weights: npt.ArrayLike | None) -> tuple[Codes, Weights | None]:
+        """Codes and rows of weights, or the weights of the index themselves, which have been checked."""
+        if weights is None and not isinstance(queries, Queries):
+            array = np.asarray(queries)
+            if array.dtype == np.uint8:
+                return check_codes(array, self._n_bits, name="queries"), self._weights
+            weights = self._weights
+        return check_queries(queries, weights, self._n_bits)
+
+
+def _unlock_all() -> None:
+    for index in _alive:
+        index._unlock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_all)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,9 @@ class Snapshot:
         self._largest: int | None = None
         self._all_views: _kernel.Segments | None = None
         self._prepared: tuple[Weights | None, _kernel.Weightings] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Snapshot, (self.n_bits, self.order, self.segments)
 
     def __len__(self) -> int:
         return sum(map(count, self.segments))
@@ -57,7 +61,7 @@ class Snapshot:
             return np.arange(self.largest + 1, self.largest + 1 + n)
         array = check_ids(ids, n)
         if n and int(array.min()) <= self.largest:
-            taken = array[self._find(array) >= 0]
+            taken = array[self.find(array) >= 0]
             if len(taken):
                 raise ValueError(f"ids must be new, got {taken.min()}, which is in the index")
         return array
@@ -95,12 +99,12 @@ class Snapshot:
 
     def numbers(self, ids: Ids) -> Ids:
         """Row numbers, counted over all segments, of ids that must exist."""
-        out = self._find(ids)
+        out = self.find(ids)
         if (out < 0).any():
             raise ValueError(f"ids must be in the index, got {ids[out < 0][0]}, which is not")
         return out
 
-    def _find(self, ids: Ids) -> Ids:
+    def find(self, ids: Ids) -> Ids:
         """Row numbers, counted over all segments; -1 for ids that do not exist."""
         out = np.full(len(ids), -1, np.int64)
         start = 0
