@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*.?pp src/kernel/*/*.?pp)
 
-.PHONY: demo test test-all test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs wheel cross coverage sanitize bench \
+.PHONY: demo test test-all test-processors test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs wheel cross coverage sanitize bench \
   bench-learning bench-evidence bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
@@ -18,6 +18,10 @@ test: $(VENV)/test.installed browser
 # With the tests marked slow, and more examples per property.
 test-all: $(VENV)/test.installed browser
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "" --hypothesis-profile all
+
+# The tests as other processors would run them, three minutes per row: ROWS="1 2" or names, TESTS=tests/ranking; ROWS=list lists.
+test-processors: $(VENV)/test.installed browser
+	$(BIN)/python scripts/test_processors.py $(if $(ROWS),--rows "$(ROWS)") -n auto --dist loadfile $(TESTS)
 
 # The tests of the core, where no extra is installed; the others are skipped.
 test-core:

@@ -21,10 +21,11 @@ from bitrank.datasets import digits
 
 pytest_plugins = ["clickhouse_http", "loopback_service", "milvus_server", "missing_extras", "postgres_server"]
 
-# Workers share the cores: one BLAS thread here, in what is imported later, and in the processes that tests start.
-threadpool_limits(1)
+# Workers share the cores: one BLAS thread here, in what is imported later, and in the processes that tests start,
+# unless the environment says otherwise, as a row of scripts/test_processors.py does.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+threadpool_limits(int(os.environ["OPENBLAS_NUM_THREADS"]))
 
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
 
