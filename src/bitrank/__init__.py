@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from bitrank.core.lazy import attach
 
 if TYPE_CHECKING:
+    from bitrank.collection import Collection
     from bitrank.core.codes import pack
     from bitrank.core.embeddings import from_embeddings
     from bitrank.core.types import Queries, Results
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ITQ",
     "AsymmetricRanker",
+    "Collection",
     "Index",
     "IndexFormatError",
     "OnlineRankingSVM",
@@ -35,6 +37,7 @@ __version__ = "0.1.0"
 
 # The room of each name, imported when the name is first used: the rest is found in the rooms themselves.
 _ROOMS = {
+    "collection": ("Collection",),
     "core.types": ("Queries", "Results"),
     "core.codes": ("pack",),
     "core.embeddings": ("from_embeddings",),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, NamedTuple
+from contextlib import nullcontext
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from bitrank.core.files import read_npz, replacing
 
 Arrays = dict[str, npt.NDArray[Any]]
+File = str | os.PathLike[str] | IO[bytes]
 
 
 class Archive(NamedTuple):
@@ -23,8 +25,8 @@ class Archive(NamedTuple):
     arrays: Arrays
 
 
-def write_archive(path: str | os.PathLike[str], kind: str, version: int, archive: Archive) -> None:
-    """Write an archive at exactly this path, whole or not at all.
+def write_archive(path: File, kind: str, version: int, archive: Archive) -> None:
+    """Write an archive at exactly this path, whole or not at all, or to an open file.
 
     Examples
     --------
@@ -38,11 +40,11 @@ def write_archive(path: str | os.PathLike[str], kind: str, version: int, archive
         "facts": archive.facts,
     }
     entries: dict[str, Any] = {"format": kind, "version": version, "header": json.dumps(header), **archive.arrays}
-    with replacing(path) as file:
+    with replacing(path) if isinstance(path, str | os.PathLike) else nullcontext(path) as file:
         np.savez(file, **entries)
 
 
-def read_archive(path: str | os.PathLike[str], kind: str, version: int) -> Archive:
+def read_archive(path: File, kind: str, version: int) -> Archive:
     """Read an archive of this kind, or raise a ValueError that says what is wrong with the file."""
     arrays = read_npz(path, what=f"a file of a {kind}")
     if {"format", "version", "header"} - arrays.keys() or arrays["format"].tolist() != kind:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitrank.core.archives import check_shapes, plain_param
+from bitrank.core.archives import File, check_shapes, plain_param
 from bitrank.core.files import read_npz, replacing
 
 if TYPE_CHECKING:
@@ -18,18 +19,18 @@ FORMAT = "bitrank hasher"
 VERSION = 1
 
 
-def write(hasher: Hasher, path: str | os.PathLike[str]) -> None:
+def write(hasher: Hasher, path: File) -> None:
     """Write a fitted hasher to exactly this path, whole or not at all."""
     params = {name: plain_param(name, value) for name, value in hasher.get_params(deep=False).items()}
     entries = {name: getattr(hasher, name) for name in hasher._learned}
     if hasattr(hasher, "feature_names_in_"):
         entries["feature_names_in_"] = hasher.feature_names_in_.astype(str)
     name = type(hasher).__name__
-    with replacing(path) as file:
+    with replacing(path) if isinstance(path, str | os.PathLike) else nullcontext(path) as file:
         np.savez(file, format=FORMAT, version=VERSION, hasher=name, params=json.dumps(params), **entries)
 
 
-def read(path: str | os.PathLike[str], classes: tuple[type[Hasher], ...]) -> Hasher:
+def read(path: File, classes: tuple[type[Hasher], ...]) -> Hasher:
     """Read a hasher of one of these classes, or raise a ValueError that says what is wrong with the file."""
     entries = read_npz(path, what="a file written by save")
     try:

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import IO, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +148,7 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         check_codes(codes, self.n_bits_)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write the fitted hasher to a file that `load_hasher` reads.
 
         The file is written at exactly this path, whole or not at all. A `random_state` that is not an int is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from bitrank.core.lazy import class_by_name
 
@@ -38,12 +38,12 @@ def hasher_class(name: str) -> type[Hasher]:
     return found
 
 
-def load_hasher(path: str | os.PathLike[str]) -> Hasher:
+def load_hasher(path: str | os.PathLike[str] | IO[bytes]) -> Hasher:
     """Read a fitted hasher that `Hasher.save` wrote; its codes are exactly the same.
 
     Parameters
     ----------
-    path : path of the file
+    path : path of the file, or the open file
 
     Returns
     -------

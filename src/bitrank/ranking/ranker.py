@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import IO, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -220,7 +220,7 @@ class Ranker(BaseEstimator, ABC):
             precisions.append(average_precision(to_items, relevant))
         return float(np.nanmean(np.concatenate(precisions)))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write the fitted ranker to a file, whole or not at all, for `bitrank.load_ranker` to read.
 
         A `random_state` that is not an int is stored as None.

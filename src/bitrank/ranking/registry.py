@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from bitrank.core.archives import Archive, check_shapes, read_archive
 from bitrank.core.lazy import class_by_name
@@ -58,7 +58,7 @@ def check_archive(archive: Archive, facts: Collection[str], arrays: dict[str, st
         raise ValueError("expected weights_ that are not negative, got others")
 
 
-def load_ranker(path: str | os.PathLike[str]) -> Ranker:
+def load_ranker(path: str | os.PathLike[str] | IO[bytes]) -> Ranker:
     """Read a ranker that `Ranker.save` wrote; nothing is unpickled.
 
     Raises

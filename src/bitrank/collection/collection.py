@@ -1,0 +1,843 @@
+"""`Collection`: items as bits, a way to ask for them that learns, and one folder that holds both."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.collection import folder as files
+from bitrank.collection.folder import Change, State, Stored
+from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, is_numbers
+from bitrank.collection.moment import Lazy, Moment
+from bitrank.collection.report import PLAIN, CollectionReport, Learned, Version, measure_recall
+from bitrank.collection.results import CollectionResults, Explanation
+from bitrank.collection.vectors import GivenVectors, check_vectors
+from bitrank.core.arrays import to_array
+from bitrank.core.checks import check_any_rows, check_codes, check_count, n_threads
+from bitrank.core.types import Codes, Ids, Queries, n_bytes
+from bitrank.index import Index
+
+if TYPE_CHECKING:
+    from bitrank.hashing.hasher import Hasher
+    from bitrank.ranking import Ranker
+
+METRICS = ("cosine", "dot", "l2")
+_MOST_VERSIONS = 10
+
+
+class Collection:
+    """Items as bits, searched by a ranking that learns from labels, judgements, constraints or clicks.
+
+    Make one with `from_vectors` or `from_codes`. What is learned is judged on held-out data before it ranks, and
+    queries unlike anything learned from keep the plain ranking. The stored codes never change. All methods may be
+    called from several threads; a search sees the items and the ranking of one moment.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 32))
+    >>> collection = Collection.from_vectors(X, ids=[f"item {row}" for row in range(100)])
+    >>> ids, distances = collection.search(X[7] + 0.01, k=3)
+    >>> ids[0, 0]
+    'item 7'
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        ids: ItemIds,
+        *,
+        hasher: Hasher | None = None,
+        n_dimensions: int | None = None,
+        metric: str = "cosine",
+        random_state: Any = None,
+    ) -> None:
+        self._hasher = None if hasher is None else Lazy("hasher", hasher)
+        self._n_dimensions, self._metric, self._random_state = n_dimensions, metric, random_state
+        self._moment = Moment(index, ids, PLAIN)
+        self._versions: tuple[tuple[Version, Lazy | None], ...] = ((PLAIN, None),)
+        self._learned: Learned | None = None
+        self._recall: float | None = None
+        self._vectors = GivenVectors()
+        self._state: State | None = None  # of the folder that holds this, but for the changes since
+        self._changes: list[Change] | None = []  # None: too many for the journal
+        self._facts_changed = False
+        self._make_locks()
+
+    def _make_locks(self) -> None:
+        self._writing, self._learning = threading.RLock(), threading.Lock()
+        _collections.add(self)
+
+    @classmethod
+    def from_vectors(
+        cls,
+        X: npt.ArrayLike,
+        ids: Iterable[Any] | None = None,
+        *,
+        bits: float | None = None,
+        hasher: Hasher | None = None,
+        metric: str = "cosine",
+        random_state: int | None = None,
+    ) -> Self:
+        """Make a collection of vectors: their codes are kept, the vectors are not.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_dimensions)
+        ids : n hashable values, optional
+            Whole numbers are fastest; row numbers by default.
+        bits : float, optional
+            Bits per dimension; 1 so far.
+        hasher : Hasher, optional
+            Makes the codes in place of the signs of the dimensions. One that is not fitted learns from X.
+        metric : {"cosine", "dot", "l2"}
+            What makes vectors near, for the recall in `report`.
+        random_state : int, optional
+            Seed of everything random, also of `learn`.
+
+        Returns
+        -------
+        Collection
+
+        Examples
+        --------
+        >>> Collection.from_vectors([[0.5, -2.0], [1.0, 0.25], [-1.0, 0.5]])
+        Collection(3 items of 2 bits from 2 dimensions, plain ranking)
+        """
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import check_is_fitted
+
+        from bitrank.hashing import SignBits
+
+        if metric not in METRICS:
+            raise ValueError(f"metric must be one of {METRICS}, got {metric!r}")
+        if bits not in (None, 1):
+            raise ValueError(f"bits must be 1, or None, got {bits!r}")
+        if bits is not None and hasher is not None:
+            raise ValueError("bits must be None for a hasher, which has its own, got both")
+        vectors = check_vectors(X, "X")
+        if len(vectors) == 0:
+            raise ValueError("X must hold at least one row, got none")
+        chosen: Hasher = SignBits() if hasher is None else hasher
+        try:
+            check_is_fitted(chosen, "n_bits_")
+            if chosen.n_features_in_ != vectors.shape[1]:
+                raise ValueError(
+                    f"X must have the {chosen.n_features_in_} columns that the hasher was fitted on, "
+                    f"got {vectors.shape[1]}"
+                )
+        except NotFittedError:
+            chosen = copy.deepcopy(chosen).fit(vectors)
+        index = Index(n_bits=chosen.n_bits_)
+        known, numbers = _start_ids(ids, len(vectors), index)
+        index.add(chosen.transform(vectors), numbers)
+        collection = cls(
+            index,
+            known,
+            hasher=chosen,
+            n_dimensions=int(vectors.shape[1]),
+            metric=metric,
+            random_state=random_state,
+        )
+        collection._vectors = GivenVectors().add(numbers, vectors)
+        collection._recall = measure_recall(chosen, vectors, metric)
+        return collection
+
+    @classmethod
+    def from_codes(
+        cls,
+        codes: npt.ArrayLike,
+        ids: Iterable[Any] | None = None,
+        *,
+        n_bits: int | None = None,
+        random_state: int | None = None,
+    ) -> Self:
+        """Make a collection of binary codes; queries are codes, or reals with one column per bit.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, ceil(n_bits / 8))
+        ids : n hashable values, optional
+        n_bits : int, optional
+            Eight per byte by default.
+        random_state : int, optional
+
+        Examples
+        --------
+        >>> collection = Collection.from_codes([[3], [12], [255]], ids=["a", "b", "c"])
+        >>> collection.search(np.uint8([[7]]), k=2).ids
+        array([['a', 'b']], dtype=object)
+        """
+        array = to_array(codes, "codes")
+        if (
+            array.dtype.kind in "iu"
+            and array.dtype != np.uint8
+            and array.size
+            and 0 <= array.min() <= array.max() < 256
+        ):
+            array = array.astype(np.uint8)
+        checked, width = check_any_rows(array, n_bits)
+        index = Index(n_bits=width)
+        known, numbers = _start_ids(ids, len(checked), index)
+        index.add(checked, numbers)
+        return cls(index, known, random_state=random_state)
+
+    @property
+    def ids(self) -> AnyIds:
+        """Ids in the order in which items were added: int64, or objects.
+
+        Examples
+        --------
+        >>> Collection.from_codes([[3], [12]], ids=[7, 5]).ids
+        array([7, 5])
+        """
+        moment = self._moment
+        return moment.ids.ids(moment.index)
+
+    @property
+    def n_bits(self) -> int:
+        """Bits per item."""
+        return int(self._moment.index.n_bits)
+
+    @property
+    def bytes_per_item(self) -> int:
+        """Bytes per code, without ids."""
+        return n_bytes(self.n_bits)
+
+    @property
+    def metric(self) -> str:
+        """What makes vectors near."""
+        return self._metric
+
+    @property
+    def hasher(self) -> Hasher | None:
+        """What makes the codes of vectors, or None."""
+        return None if self._hasher is None else self._hasher.get()
+
+    @property
+    def ranker(self) -> Ranker | None:
+        """What was learned and is in use, or None."""
+        moment = self._moment
+        return None if moment.ranker is None else moment.ranker.get()
+
+    @property
+    def versions(self) -> tuple[Version, ...]:
+        """The last rankings that were in use, the newest last; `roll_back` returns to one.
+
+        Examples
+        --------
+        >>> Collection.from_codes([[3], [12]]).versions
+        (Version(number=0, kind='plain', ranker=None, blend=0.0, facts={}),)
+        """
+        return tuple(version for version, _ in self._versions)
+
+    def __len__(self) -> int:
+        return len(self._moment.index)
+
+    def __contains__(self, item: object) -> bool:
+        moment = self._moment
+        return bool(moment.ids.find([item], moment.index)[0] >= 0)
+
+    def __repr__(self) -> str:
+        moment = self._moment
+        source = "" if self._n_dimensions is None else f" from {self._n_dimensions} dimensions"
+        ranking = "plain ranking"
+        if moment.version.ranker is not None:
+            ranking = f"{moment.version.ranker} learned from {moment.version.kind}"
+        return f"Collection({len(moment.index)} items of {self.n_bits} bits{source}, {ranking})"
+
+    def search(
+        self,
+        Q: Any,
+        k: int = 10,
+        *,
+        filter: Any = None,  # noqa: A002
+        explain: bool = False,
+        threads: int | None = None,
+    ) -> CollectionResults:
+        """Find the k nearest items of each query: learned where that is trusted, plain elsewhere.
+
+        Parameters
+        ----------
+        Q : array of shape (n_queries, n_dimensions) or (n_dimensions,)
+            Vectors; packed codes; for a collection of codes also reals, one column per bit; or what a ranker returned.
+        k : int
+        filter : bool array in the order of `ids`, or list of ids, optional
+            Items to consider.
+        explain : bool
+            Give the results an `explanation`: the trust in each query, and which ranking answered it.
+        threads : int, optional
+            All cores by default.
+
+        Returns
+        -------
+        CollectionResults
+            ``(ids, distances)`` of shape (n_queries, k), nearest first, padded with -1 (None where ids are no whole
+            numbers) and inf. Distances compare within one query.
+
+        Examples
+        --------
+        >>> collection = Collection.from_codes([[3], [12], [255]])
+        >>> collection.search(np.uint8([[7]]), k=2)
+        CollectionResults(ids=array([[0, 1]]), distances=array([[1., 3.]], dtype=float32))
+        """
+        moment = self._moment
+        k = check_count("k", k, 1)
+        wanted = None if filter is None else self._filter(moment, filter)
+        threads = n_threads(threads)
+        queries, trust = self._ask(moment, Q)
+        numbers, distances = moment.search(queries, k, wanted, threads)
+        out = CollectionResults(moment.ids.of(numbers), distances)
+        out.scale = _scale(queries, moment.index.n_bits, self._sign_bits())
+        if explain:
+            name = moment.version.ranker
+            trust = np.full(len(numbers), 0 if name is None else 1, np.float32) if trust is None else trust
+            out.explanation = Explanation(trust, [name if name and t > 0 else "plain" for t in trust.tolist()])
+        return out
+
+    def similarity(self, results: CollectionResults) -> npt.NDArray[np.float32]:
+        """Similarities that distances stand for: the estimated cosine for sign bits, else 1 where all bits agree.
+
+        Parameters
+        ----------
+        results : CollectionResults
+            Of `search`.
+
+        Returns
+        -------
+        float32 array of shape (n_queries, k)
+            From −1 to 1, descending; −inf where results are padded.
+
+        Examples
+        --------
+        >>> collection = Collection.from_codes([[3], [12], [255]])
+        >>> collection.similarity(collection.search(np.uint8([[3]]), k=2))
+        array([[1., 0.]], dtype=float32)
+        """
+        if getattr(results, "scale", None) is None:
+            raise ValueError("results must come from a search of this collection, got others")
+        total, unit = results.scale  # type: ignore[misc]
+        return ((total[:, None] - 2.0 * results.distances) * unit[:, None]).astype(np.float32)
+
+    def learn(
+        self,
+        labels: Any = None,
+        *,
+        pairs: Any = None,
+        constraints: Any = None,
+        clicks: Any = None,
+        unjudged: Any = None,
+        queries: Any = None,
+        query_ids: Sequence[Any] | None = None,
+        features: npt.ArrayLike | None = None,
+        ranker: Any = None,
+        ignore_unknown: bool = False,
+    ) -> CollectionReport:
+        """Learn how to ask, from one kind of evidence, and use it if held-out data surely rank better.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n,)
+            A label per item, in the order of `ids`; None, NaN or −1 for items that have none.
+        pairs : rows of (row of queries, id of an item[, grade]), a qrels file, or a sparse matrix
+            Judgements; the columns of a sparse matrix are in the order of `ids`.
+        constraints : rows of (query, dissimilar id, similar id[, similar id])
+            The query is a row of `queries`, or an id where these are not given.
+        clicks : path of a log, paths, or pages
+        unjudged : array of vectors
+            Queries without judgements: learn to rank as the vectors do.
+        queries : array
+            What the first column of pairs and constraints numbers, as `search` takes them.
+        query_ids : sequence, optional
+            Names of the queries in pairs and qrels; row numbers by default.
+        features : array of shape (n, n_dimensions), optional
+            Vectors of all items in the order of `ids`, where the process that made the collection has ended.
+        ranker : Ranker or str, optional
+            By default the one that ranks best: `QueryVectorRanker`, or `RankingSVM` for constraints.
+        ignore_unknown : bool
+            Leave out evidence about ids that the collection does not hold, which is else a ValueError.
+
+        Returns
+        -------
+        CollectionReport
+
+        Examples
+        --------
+        >>> from bitrank.datasets import digits
+        >>> images, y = digits()
+        >>> collection = Collection.from_vectors(images[:600].reshape(600, -1), random_state=0)
+        >>> report = collection.learn(labels=y[:600], ranker="WhRank")
+        >>> report.version.ranker, report.learned.accepted
+        ('WhRank', True)
+        """
+        from bitrank.collection import learning
+
+        given = {"labels": labels, "pairs": pairs, "constraints": constraints, "clicks": clicks, "unjudged": unjudged}
+        kinds = [kind for kind, value in given.items() if value is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"learn must get one kind of evidence, got {', '.join(kinds) or 'none'}")
+        kind = kinds[0]
+        if queries is not None and kind not in ("pairs", "constraints"):
+            raise ValueError(f"queries must be None for {kind}, got some")
+        with self._learning:
+            moment = self._moment
+            if not len(moment.index):
+                raise ValueError("the collection must hold items to learn about, got none")
+            made = learning.make_ranker(ranker, kind, moment.index.n_bits, self._random_state)
+            asked = unjudged if kind == "unjudged" else queries
+            reals, vectors = (None, None) if asked is None else self._read_queries(moment, asked)
+            evidence = learning.Evidence(kind, given[kind], reals, vectors, query_ids, ignore_unknown)
+            learned_ranker, learned = learning.learn(made, self._items(moment, features), evidence)
+            with self._writing:
+                self._learned = learned
+                self._facts_changed = True
+                if learned_ranker is not None:
+                    number = self._versions[-1][0].number + 1
+                    facts = {} if learned.gain is None else {"gain": learned.gain}
+                    version = Version(number, kind, type(learned_ranker).__name__, float(learned_ranker.blend_), facts)
+                    self._use(version, Lazy("ranker", learned_ranker))
+        return self.report()
+
+    def forget(self) -> None:
+        """Return to the plain ranking, bit for bit; what was in use stays among `versions`.
+
+        Examples
+        --------
+        >>> collection = Collection.from_codes([[3], [12]])
+        >>> collection.forget()
+        >>> collection.versions[-1].kind
+        'plain'
+        """
+        with self._writing:
+            self._use(Version(self._versions[-1][0].number + 1, "plain"), None)
+
+    def roll_back(self, number: int | None = None) -> Version:
+        """Use an earlier version again, by default the one before; it becomes the newest version.
+
+        Examples
+        --------
+        >>> collection = Collection.from_codes([[3], [12]])
+        >>> collection.forget()
+        >>> collection.roll_back(0).number
+        2
+        """
+        with self._writing:
+            kept = {version.number: (version, ranker) for version, ranker in self._versions}
+            if number is None and len(self._versions) < 2:
+                raise ValueError("versions must hold an earlier one to roll back to, got one version")
+            number = self._versions[-2][0].number if number is None else number
+            if number not in kept:
+                raise ValueError(f"number must be that of a version in {sorted(kept)}, got {number!r}")
+            version, ranker = kept[number]
+            again = Version(
+                self._versions[-1][0].number + 1, version.kind, version.ranker, version.blend, dict(version.facts)
+            )
+            self._use(again, ranker)
+            return again
+
+    def report(self) -> CollectionReport:
+        """What the collection holds, what the last `learn` found on held-out data, and what is in use.
+
+        Examples
+        --------
+        >>> print(Collection.from_codes([[3], [12]]).report())
+        2 items of 8 bits: 1 byte per item
+        in use: the plain ranking (nothing was learned yet)
+        """
+        moment = self._moment
+        return CollectionReport(
+            n_items=len(moment.index),
+            n_bits=self.n_bits,
+            bytes_per_item=self.bytes_per_item,
+            n_dimensions=self._n_dimensions,
+            hasher=None if self._hasher is None else type(self._hasher.get()).__name__,
+            metric=self._metric,
+            recall=self._recall,
+            version=moment.version,
+            learned=self._learned,
+        )
+
+    def add(self, X: Any, ids: Iterable[Any] | None = None, *, replace: bool = False) -> None:
+        """Add items.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_dimensions)
+            Vectors, or codes for a collection of codes.
+        ids : n values, optional
+            New ones, of the kind of the others; by default the numbers after the largest.
+        replace : bool
+            Take the place of items that have these ids, which is else a ValueError.
+
+        Examples
+        --------
+        >>> collection = Collection.from_codes([[3], [12]])
+        >>> collection.add(np.uint8([[255]]))
+        >>> len(collection)
+        3
+        """
+        codes, vectors = self._read_items(X)
+        with self._writing:
+            moment = self._moment
+            index, known = moment.index.copy(), moment.ids
+            removed = np.empty(0, np.int64)
+            if replace and ids is not None:
+                ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+                removed = known.find(ids, index)
+                removed = removed[removed >= 0]
+                if len(removed):
+                    index.remove(removed)
+                    known = known.remove(removed)
+            known, numbers = known.add(ids, len(codes), index)
+            index.add(codes, numbers)
+            if len(removed):
+                self._note(Change(removed, None, None))
+            names = None if isinstance(known, Numbers) else known.of(numbers).tolist()
+            self._note(Change(numbers, codes, names))
+            self._vectors = self._vectors.remove(removed).add(numbers, vectors)
+            self._moment = dataclasses.replace(moment, index=index, ids=known)
+
+    def remove(self, ids: Iterable[Any]) -> None:
+        """Remove items; an unknown id is a ValueError, and nothing is removed.
+
+        Examples
+        --------
+        >>> collection = Collection.from_codes([[3], [12]], ids=["a", "b"])
+        >>> collection.remove(["a"])
+        >>> "a" in collection
+        False
+        """
+        with self._writing:
+            moment = self._moment
+            numbers = self._find(moment, ids, "ids")
+            if len(np.unique(numbers)) < len(numbers):
+                raise ValueError("ids must be unique, got one more than once")
+            index = moment.index.copy()
+            index.remove(numbers)
+            self._note(Change(numbers, None, None))
+            self._vectors = self._vectors.remove(numbers)
+            self._moment = dataclasses.replace(moment, index=index, ids=moment.ids.remove(numbers))
+
+    def codes(self, ids: Iterable[Any] | None = None) -> Codes:
+        """Packed codes of some ids, or of all in the order of `ids`.
+
+        Examples
+        --------
+        >>> Collection.from_codes([[3], [12]], ids=["a", "b"]).codes(["b"])
+        array([[12]], dtype=uint8)
+        """
+        moment = self._moment
+        numbers = moment.ids.numbers(moment.index) if ids is None else self._find(moment, ids, "ids")
+        codes: Codes = moment.index.codes(numbers)
+        return codes
+
+    def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        """Write the collection to a folder, whole or not at all; a small change costs one append to a journal.
+
+        Parameters
+        ----------
+        path : str or path
+        replace : bool
+            Take the place of another collection there. Without it, a folder that holds one that this was not loaded
+            from, or that another process has saved since, is a ValueError.
+
+        Examples
+        --------
+        >>> Collection.from_codes([[3], [12]]).save("shop.bitrank")
+        >>> len(Collection.load("shop.bitrank"))
+        2
+        """
+        target = Path(path)
+        with self._writing:
+            state, moment = self._state, self._moment
+            here = state is not None and state.folder.resolve() == target.resolve()
+            if (
+                state is not None
+                and here
+                and not replace
+                and self._changes is not None
+                and (target / files.META).exists()
+            ):
+                self._append(state)
+                return
+            self._state = files.write(target, self._to_store(moment), state if here else None, replace=replace)
+            self._changes, self._facts_changed = [], False
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Self:
+        """Read a collection that `save` wrote; nothing is unpickled.
+
+        Parameters
+        ----------
+        path : str or path
+        mmap : bool
+            Map the codes into memory instead of reading them.
+
+        Examples
+        --------
+        >>> Collection.from_codes([[3], [12]]).save("codes.bitrank")
+        >>> Collection.load("codes.bitrank").search(np.uint8([[8]]), k=1).ids
+        array([[1]])
+        """
+        stored, state = files.read(path, mmap)
+        facts = stored.facts
+        collection = cls(
+            *_replay(stored),
+            n_dimensions=facts["n_dimensions"],
+            metric=facts["metric"],
+            random_state=facts["random_state"],
+        )
+        if stored.hasher is not None:
+            collection._hasher = Lazy("hasher", data=stored.hasher)
+        if facts["learned"] is not None:
+            collection._learned = Learned(**facts["learned"])
+        collection._recall, collection._state = facts["recall"], state
+        rankers = {number: Lazy("ranker", data=data) for number, data in stored.rankers.items()}
+        versions = [Version(**value) for value in facts["versions"]]
+        collection._versions = tuple((version, rankers.get(str(version.number))) for version in versions)
+        version, ranker = collection._versions[-1]
+        collection._moment = dataclasses.replace(collection._moment, version=version, ranker=ranker)
+        return collection
+
+    def __copy__(self) -> Self:
+        out = type(self).__new__(type(self))
+        out.__setstate__(self._everything())
+        return out
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.__copy__()  # moments are frozen, and every change makes a new one
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._everything() | {"_vectors": GivenVectors()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_locks()
+
+    def _everything(self) -> dict[str, Any]:
+        with self._writing:
+            state = {name: value for name, value in self.__dict__.items() if name not in ("_writing", "_learning")}
+            return state | {"_changes": None if self._changes is None else list(self._changes)}
+
+    # How queries are asked -------------------------------------------------------------------------------------------
+
+    def _ask(self, moment: Moment, Q: Any) -> tuple[Any, npt.NDArray[np.float32] | None]:
+        """What the index is asked, and the trust in each query."""
+        if isinstance(Q, Queries):
+            return Q, Q.trust
+        reals, vectors = self._read_queries(moment, Q)
+        if moment.ranker is None:
+            return reals, None
+        ranker = moment.ranker.get()
+        features = None if vectors is None else ranker.features_of(vectors)
+        queries = ranker.queries_for(reals, features=features, collection=moment.index)
+        return queries, queries.trust
+
+    def _read_queries(self, moment: Moment, Q: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+        """Queries as codes or reals, and the vectors that they were made from, if they were."""
+        array = to_array(Q, "queries")
+        if array.ndim == 1 and array.dtype != object:
+            array = array[None]
+        n_bits = moment.index.n_bits
+        if self._hasher is not None and array.ndim == 2 and array.shape[1] == self._n_dimensions:
+            vectors = check_vectors(array, "queries")
+            return self._hasher.get().project(vectors), vectors
+        if array.dtype == np.uint8 or (array.ndim == 2 and array.dtype == np.bool_):
+            if array.ndim == 2 and array.dtype == np.uint8 and array.shape[1] != n_bytes(n_bits):
+                raise ValueError(f"queries must be {self._wanted()}, got shape {array.shape} of {array.dtype}")
+            return check_codes(array, n_bits, name="queries"), None
+        if self._hasher is not None or array.ndim != 2 or array.shape[1] != n_bits or array.dtype.kind not in "fiu":
+            raise ValueError(f"queries must be {self._wanted()}, got shape {array.shape} of {array.dtype}")
+        return check_vectors(array, "queries"), None
+
+    def _wanted(self) -> str:
+        codes = f"packed codes of {self.bytes_per_item} bytes"
+        if self._hasher is not None:
+            return f"vectors of {self._n_dimensions} numbers, or {codes}"
+        return f"{codes}, or reals of {self.n_bits} numbers"
+
+    def _filter(self, moment: Moment, wanted: Any) -> Ids:
+        """Numbers of the items to consider."""
+        array = wanted if isinstance(wanted, list | tuple) else to_array(wanted, "filter")
+        if isinstance(array, np.ndarray) and array.dtype == np.bool_:
+            if array.shape != (len(moment.index),):
+                raise ValueError(
+                    f"filter must be a list of ids, or a mask with one value for each of the {len(moment.index)} "
+                    f"items, got a mask of shape {array.shape}"
+                )
+            kept: Ids = moment.ids.numbers(moment.index)[array]
+            return kept
+        if isinstance(array, list | tuple) and array and all(isinstance(value, bool) for value in array):
+            return self._filter(moment, np.array(array))
+        return np.unique(self._find(moment, array, "filter"))
+
+    def _find(self, moment: Moment, ids: Any, name: str) -> Ids:
+        """Numbers of ids, all of which must exist."""
+        if isinstance(ids, str | bytes):
+            raise ValueError(f"{name} must be a list of ids, got the text {ids!r:.60}")
+        values = ids if isinstance(ids, np.ndarray | list | tuple) else list(ids)
+        numbers = moment.ids.find(values, moment.index)
+        if (numbers < 0).any():
+            unknown = values[int((numbers < 0).argmax())]
+            raise ValueError(f"{name} must be in the collection, got {unknown!r}, which is not")
+        return numbers
+
+    def _sign_bits(self) -> bool:
+        return self._hasher is not None and self._n_dimensions == self.n_bits
+
+    # What is held ----------------------------------------------------------------------------------------------------
+
+    def _read_items(self, X: Any) -> tuple[Codes, npt.NDArray[Any] | None]:
+        """Codes of items, and the vectors that they were made from."""
+        if self._hasher is None:
+            return check_codes(X, self.n_bits), None
+        vectors = check_vectors(X, "X")
+        if vectors.shape[1] != self._n_dimensions:
+            raise ValueError(f"X must have {self._n_dimensions} columns, got {vectors.shape[1]}")
+        return self._hasher.get().transform(vectors), vectors
+
+    def _items(self, moment: Moment, features: npt.ArrayLike | None) -> Any:
+        """The items in the order of ids, with their vectors where they are at hand."""
+        from bitrank.collection.learning import Items
+
+        numbers = moment.ids.numbers(moment.index)
+        vectors = None
+        if features is not None:
+            if self._hasher is None:
+                raise ValueError("features must be None for a collection of codes, got some")
+            vectors = check_vectors(features, "features")
+            if vectors.shape != (len(numbers), self._n_dimensions):
+                raise ValueError(
+                    f"features must hold the vectors of all items, of shape {(len(numbers), self._n_dimensions)}, "
+                    f"got {vectors.shape}"
+                )
+        elif self._hasher is not None:
+            vectors = self._vectors.of(numbers)
+        places = np.argsort(numbers, kind="stable")
+
+        def rows_of(ids: Any) -> Ids:
+            found = moment.ids.find(ids, moment.index)
+            rows = places[np.searchsorted(numbers, np.maximum(found, 0), sorter=places) % max(1, len(numbers))]
+            return np.where(found < 0, -1, rows)
+
+        project = None if self._hasher is None else self._hasher.get().project
+        codes = moment.index.codes(numbers)
+        return Items(codes, moment.index.n_bits, vectors, moment.index, project, rows_of, moment.ids.ids(moment.index))
+
+    def _use(self, version: Version, ranker: Lazy | None) -> None:
+        """Rank by a version from the next search on."""
+        moment = self._moment
+        self._versions = (*self._versions, (version, ranker))[-_MOST_VERSIONS:]
+        self._moment = dataclasses.replace(moment, version=version, ranker=ranker)
+        self._facts_changed = True
+
+    # Files -----------------------------------------------------------------------------------------------------------
+
+    def _note(self, change: Change) -> None:
+        """Remember a change for the journal, while the journal stays small beside what a full save writes."""
+        if self._state is not None and self._changes is not None:
+            self._changes.append(change)
+            if not files.fits_journal(self._state, self._changes, len(self), self.bytes_per_item):
+                self._changes = None
+
+    def _append(self, state: State) -> None:
+        """Save what changed."""
+        if self._facts_changed or self._changes:
+            facts = self._facts() if self._facts_changed else None
+            self._state = files.append(state, self._changes or [], facts, self._rankers())
+            self._changes, self._facts_changed = [], False
+
+    def _rankers(self) -> dict[str, Lazy]:
+        return {str(version.number): ranker for version, ranker in self._versions if ranker is not None}
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "n_dimensions": self._n_dimensions,
+            "metric": self._metric,
+            "random_state": self._random_state if isinstance(self._random_state, int) else None,
+            "recall": self._recall,
+            "ids": self._moment.ids.kind,
+            "versions": [dataclasses.asdict(version) for version, _ in self._versions],
+            "learned": None if self._learned is None else dataclasses.asdict(self._learned),
+        }
+
+    def _to_store(self, moment: Moment) -> Stored:
+        ids: Any = None
+        if isinstance(moment.ids, Names):
+            ids = moment.ids.table.tolist()
+            live = set(moment.index.ids.tolist())
+            ids = [name if row in live else None for row, name in enumerate(ids)]
+            wrong = [name for name in ids if name is not None and not isinstance(name, str | int)]
+            if wrong:
+                raise ValueError(f"ids must be texts or whole numbers to be saved, got {wrong[0]!r:.60}")
+        elif isinstance(moment.ids, Numbers) and moment.ids.order is not None:
+            ids = moment.ids.order
+        hasher = None if self._hasher is None else self._hasher.data()
+        rankers = {number: ranker.data() for number, ranker in self._rankers().items()}
+        return Stored(moment.index, self._facts(), ids, hasher, rankers)
+
+
+_collections: weakref.WeakSet[Collection] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """A fork copies locks that threads of the parent hold, and not the threads."""
+    for collection in list(_collections):
+        collection._make_locks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _start_ids(ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:
+    """Ids of the first items."""
+    if ids is not None and not hasattr(ids, "tolist"):
+        if isinstance(ids, str | bytes):
+            raise ValueError(f"ids must be a list of ids, got the text {ids!r:.60}")
+        ids = list(ids)
+    start: ItemIds = Numbers() if ids is None or is_numbers(ids) else Names()
+    return start.add(ids, n, index)
+
+
+def _scale(queries: Any, n_bits: int, sign_bits: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """What turns distances into similarities: the sum of a query's weights, and the unit of their scale."""
+    if isinstance(queries, Queries):
+        weights = queries.weights
+    elif queries.dtype == np.uint8:
+        total = np.full(len(queries), float(n_bits))
+        return total, 1 / total
+    else:
+        weights = np.abs(queries)
+    total = weights.sum(axis=1, dtype=np.float64)
+    if sign_bits:  # ⟨q, s⟩ / (|q|·√n) is √(2/π) of the cosine where the values of an item are normal
+        lengths = np.linalg.norm(weights, axis=1) * np.sqrt(2 * n_bits / np.pi)
+        return total, 1 / np.where(lengths > 0, lengths, 1)
+    return total, 1 / np.where(total > 0, total, 1)
+
+
+def _replay(stored: Stored) -> tuple[Index, ItemIds]:
+    """Items and ids of a folder, with the changes of its journal."""
+    index, named = stored.index, stored.facts["ids"] == "names"
+    ids: ItemIds = Numbers(None if stored.ids is None else np.asarray(stored.ids))
+    if named:
+        table = np.empty(len(stored.ids or ()), object)
+        table[:] = stored.ids
+        ids = Names(table)
+    for change in stored.changes:
+        if change.codes is None:
+            index.remove(change.numbers)
+            ids = ids.remove(change.numbers)
+        else:
+            ids, numbers = ids.add(change.names if named else change.numbers, len(change.numbers), index)
+            index.add(change.codes, numbers)
+    return index, ids

@@ -1,0 +1,321 @@
+"""A collection on disk: a folder with collection.json, an index, a hasher, rankers and ids, and a journal of changes.
+
+A full save writes new files under new names and then replaces collection.json, so a crash leaves the old collection or
+the new one. A small change is one record appended to the journal, with a checksum; `read` replays the records. A
+record that a crash cut off was never acknowledged, and is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank import _kernel
+from bitrank.core.files import LOCK, locked, read_npz, replacing, sync
+from bitrank.index import Index, IndexFormatError
+
+if TYPE_CHECKING:
+    from bitrank.collection.moment import Lazy
+
+FORMAT = "bitrank collection"
+VERSION = 1
+META = "collection.json"
+# Names of the files of a collection, including those that a crash leaves behind.
+_FILES = re.compile(
+    r"\.?(index|hasher|ranker|ids|journal)-[0-9a-f]{16}[a-z0-9.]*|\.collection\.json\.[0-9a-f]{16}\.tmp"
+)
+_HEADER = struct.Struct("<4sQQ")  # magic, length and checksum of a record
+_MAGIC = b"bitj"
+_LEAST_JOURNAL = 1 << 20  # bytes; beyond this and a quarter of the codes, a save writes everything anew
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class CollectionFormatError(IndexFormatError):
+    """A file of a collection is missing, damaged or of an unknown format; the message names it.
+
+    Examples
+    --------
+    >>> from bitrank import Collection
+    >>> try:
+    ...     Collection.load("nowhere.bitrank")
+    ... except CollectionFormatError as error:
+    ...     print(error)
+    nowhere.bitrank/collection.json is missing: no collection was saved there
+    """
+
+
+class State(NamedTuple):
+    """What a folder held when it was read or written: another saver changes it."""
+
+    folder: Path
+    token: str
+    journal: int  # bytes
+    rankers: frozenset[str]  # numbers of the versions whose rankers are there
+
+
+class Change(NamedTuple):
+    """Items that were added or removed since the last save: numbers in the index, codes of those added."""
+
+    numbers: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.uint8] | None  # None: removed
+    names: list[Any] | None  # of those added, where ids are no whole numbers
+
+
+@dataclass
+class Stored:
+    """What a folder holds."""
+
+    index: Index
+    facts: dict[str, Any]  # metric, versions and what else collection.json says
+    ids: npt.NDArray[Any] | list[Any] | None
+    hasher: bytes | None
+    rankers: dict[str, bytes] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+
+
+def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool) -> State:
+    """Write everything, in place of the collection that `expected` says, or of any where `replace`."""
+    _check_target(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    token = secrets.token_hex(8)
+    with locked(folder):
+        _check_state(folder, expected, replace)
+        try:
+            entries: dict[str, Any] = {}
+            stored.index.save(folder / f"index-{token}")
+            contents: dict[str, tuple[str, bytes]] = {}
+            if stored.hasher is not None:
+                contents["hasher"] = f"hasher-{token}.npz", stored.hasher
+            contents |= {f"ranker {number}": (_ranker_file(), data) for number, data in stored.rankers.items()}
+            if stored.ids is not None:
+                contents["ids"] = _ids_file(token, stored.ids)
+            for name, (file_name, data) in contents.items():
+                entries[name] = _write_file(folder / file_name, data)
+            _write_file(folder / f"journal-{token}.log", b"")
+            meta = {"format": FORMAT, "version": VERSION, "token": token, "facts": stored.facts, "files": entries}
+            with replacing(folder / META) as file:
+                file.write(json.dumps(meta | {"checksum": _checksum(_canonical(meta))}, indent=1).encode())
+        except BaseException:
+            _remove(folder, lambda name: token in name)
+            raise
+        sync(folder)
+        keep = {entry["name"] for entry in entries.values()}
+        _remove(folder, lambda name: token not in name and name not in keep)
+    return State(folder, token, 0, frozenset(stored.rankers))
+
+
+def append(state: State, changes: list[Change], facts: dict[str, Any] | None, rankers: dict[str, Lazy]) -> State:
+    """Append one record to the journal: changes of items and, where they changed, the facts with new rankers."""
+    folder, entries = state.folder, dict[str, Any]()
+    with locked(folder):
+        _check_state(folder, state, False)
+        new = {} if facts is None else {number: rankers[number] for number in rankers.keys() - state.rankers}
+        for number, ranker in new.items():
+            entries[f"ranker {number}"] = _write_file(folder / _ranker_file(), ranker.data())
+        if new:
+            sync(folder)
+        record = {"changes": [change.names for change in changes], "facts": facts, "files": entries}
+        arrays: Arrays = {f"numbers{place}": change.numbers for place, change in enumerate(changes)}
+        arrays |= {f"codes{place}": change.codes for place, change in enumerate(changes) if change.codes is not None}
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, record=np.array(json.dumps(record)), **arrays)
+        payload = content.getvalue()
+        with open(folder / f"journal-{state.token}.log", "r+b") as file:
+            file.truncate(state.journal)  # a record that a crash cut off
+            file.seek(state.journal)
+            file.write(_HEADER.pack(_MAGIC, len(payload), _kernel.checksum(np.frombuffer(payload, np.uint8))))
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+    journal = state.journal + _HEADER.size + len(payload)
+    return state._replace(journal=journal, rankers=state.rankers | new.keys())
+
+
+def fits_journal(state: State, changes: list[Change], n_items: int, bytes_per_item: int) -> bool:
+    """Return whether a journal with more changes stays small beside the codes."""
+    more = sum(len(change.numbers) * (8 + (0 if change.codes is None else bytes_per_item)) for change in changes)
+    return state.journal + more < max(_LEAST_JOURNAL, n_items * bytes_per_item // 4)
+
+
+def read(path: str | os.PathLike[str], mmap: bool) -> tuple[Stored, State]:
+    """Read a collection and check its files."""
+    folder = Path(path)
+    while True:
+        meta = _read_meta(folder)
+        try:
+            return _read(folder, meta, mmap)
+        except (OSError, ValueError) as error:
+            if _read_meta(folder)["token"] != meta["token"]:
+                continue  # another process has saved meanwhile: files may be missing
+            if isinstance(error, OSError):
+                raise CollectionFormatError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
+            raise
+
+
+def is_collection(path: str | os.PathLike[str]) -> bool:
+    """Return whether a folder holds a collection."""
+    return (Path(path) / META).exists()
+
+
+def _read(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Stored, State]:
+    token, files, facts = meta["token"], dict(meta["files"]), meta["facts"]
+    journal = folder / f"journal-{token}.log"
+    changes: list[Change] = []
+    size = 0
+    for stop, record, arrays in _records(journal):
+        size = stop
+        files |= record["files"]
+        facts = facts if record["facts"] is None else record["facts"]
+        for place, names in enumerate(record["changes"]):
+            changes.append(Change(arrays[f"numbers{place}"], arrays.get(f"codes{place}"), names))
+    stored = Stored(Index.load(folder / f"index-{token}", mmap=mmap), facts, None, None, changes=changes)
+    versions = {f"ranker {version['number']}" for version in facts["versions"]}
+    for name, entry in files.items():
+        if name == "ids":
+            stored.ids = _read_ids(folder / entry["name"], _read_file(folder, entry))
+        elif name == "hasher":
+            stored.hasher = _read_file(folder, entry)
+        elif name in versions:
+            stored.rankers[name.removeprefix("ranker ")] = _read_file(folder, entry)
+    return stored, State(folder, token, size, frozenset(stored.rankers))
+
+
+def _records(journal: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any], Arrays]]:
+    """Where each record from a byte on ends, and what it holds; what a crash cut off at the end is left out."""
+    try:
+        with open(journal, "rb") as file:
+            file.seek(start)
+            data = file.read()
+    except FileNotFoundError:
+        raise CollectionFormatError(f"{journal} is missing") from None
+    first, start = start, 0
+    while start + _HEADER.size <= len(data):
+        magic, length, checksum = _HEADER.unpack_from(data, start)
+        stop = start + _HEADER.size + length
+        if magic != _MAGIC:
+            if not any(data[start:]):
+                return  # zeros that a crash left behind
+            raise CollectionFormatError(f"{journal} is damaged at byte {first + start}")
+        if stop > len(data):
+            return
+        payload = data[start + _HEADER.size : stop]
+        if _kernel.checksum(np.frombuffer(payload, np.uint8)) != checksum:
+            if stop == len(data):
+                return
+            raise CollectionFormatError(f"{journal} is damaged at byte {first + start}: a checksum does not fit")
+        arrays = read_npz(io.BytesIO(payload))
+        yield first + stop, json.loads(str(arrays.pop("record"))), arrays
+        start = stop
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    file = folder / META
+    try:
+        meta = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise CollectionFormatError(f"{file} is missing: no collection was saved there") from None
+    except NotADirectoryError:
+        raise CollectionFormatError(f"path must be the folder of a collection, got the file {folder}") from None
+    except (OSError, ValueError) as error:
+        raise CollectionFormatError(f"{file} is damaged: {error}") from None
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise CollectionFormatError(f"{file} is not of a collection")
+    if meta.get("version") != VERSION:
+        raise CollectionFormatError(f"{file} has format version {meta.get('version')!r}; this bitrank reads {VERSION}")
+    if meta.pop("checksum", None) != _checksum(_canonical(meta)):
+        raise CollectionFormatError(f"{file} is damaged: its checksum does not fit")
+    return meta
+
+
+def _check_target(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"path must be a folder for the collection, got the file {folder}")
+    foreign = [file.name for file in folder.glob("*") if not _FILES.fullmatch(file.name) and file.name != LOCK]
+    if foreign and META not in foreign:
+        raise ValueError(f"path must be a saved collection or an empty folder, got {folder} with {foreign[0]}")
+
+
+def _check_state(folder: Path, expected: State | None, replace: bool) -> None:
+    """Refuse a folder that holds another collection, or one that changed since it was read."""
+    if replace or not (folder / META).exists():
+        return
+    token = _read_meta(folder)["token"]
+    if expected is None or expected.folder.resolve() != folder.resolve():
+        raise ValueError(f"path must not hold another collection, got {folder}: load it, or save with replace=True")
+    changed = token != expected.token
+    if not changed:  # by another saver, whose record is whole
+        journal = folder / f"journal-{token}.log"
+        size = journal.stat().st_size
+        changed = size < expected.journal or any(True for _ in _records(journal, expected.journal))
+    if changed:
+        raise ValueError(f"{folder} must not have changed since it was loaded, got another save: load it again")
+
+
+def _ids_file(token: str, ids: npt.NDArray[Any] | list[Any]) -> tuple[str, bytes]:
+    if isinstance(ids, np.ndarray):
+        content = io.BytesIO()
+        np.save(content, ids, allow_pickle=False)
+        return f"ids-{token}.npy", content.getvalue()
+    return f"ids-{token}.json", json.dumps(ids).encode()
+
+
+def _read_ids(file: Path, data: bytes) -> npt.NDArray[Any] | list[Any]:
+    try:
+        out = np.load(io.BytesIO(data), allow_pickle=False) if file.suffix == ".npy" else json.loads(data)
+    except ValueError as error:
+        raise CollectionFormatError(f"{file} is damaged: {error}") from None
+    return out  # type: ignore[no-any-return]
+
+
+def _ranker_file() -> str:
+    return f"ranker-{secrets.token_hex(8)}.npz"
+
+
+def _write_file(file: Path, data: bytes) -> dict[str, Any]:
+    with open(file, "xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return {"name": file.name, "size": len(data), "checksum": _checksum(data)}
+
+
+def _read_file(folder: Path, entry: dict[str, Any]) -> bytes:
+    file = folder / str(entry["name"])
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise CollectionFormatError(f"{file} is missing") from None
+    if len(data) != entry["size"]:
+        raise CollectionFormatError(f"{file} is damaged: {len(data)} bytes instead of {entry['size']}")
+    if _checksum(data) != entry["checksum"]:
+        raise CollectionFormatError(f"{file} is damaged: its checksum does not fit")
+    return data
+
+
+def _canonical(meta: dict[str, Any]) -> bytes:
+    return json.dumps(meta, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _checksum(data: bytes) -> str:
+    return f"{_kernel.checksum(np.frombuffer(data, np.uint8)):016x}"
+
+
+def _remove(folder: Path, unwanted: Any) -> None:
+    for old in folder.iterdir():
+        if _FILES.fullmatch(old.name) and unwanted(old.name):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(old) if old.is_dir() else old.unlink()

@@ -1,0 +1,210 @@
+"""The caller's ids: whole numbers, which the index keeps itself, or any other hashable values beside it.
+
+Both kinds remember the order in which items were added, which is the order of labels, features and masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.core.checks import check_ids
+from bitrank.core.types import Ids
+from bitrank.index import Index
+
+AnyIds = npt.NDArray[Any]  # int64, or objects
+
+
+class ItemIds(Protocol):
+    """Ids of the items of one moment; `add` and `remove` make new ones."""
+
+    @property
+    def kind(self) -> str:
+        """ "numbers" or "names"."""
+        ...
+
+    def ids(self, index: Index) -> AnyIds:
+        """Ids in the order in which they were added."""
+        ...
+
+    def numbers(self, index: Index) -> Ids:
+        """Numbers in the index, in the same order."""
+        ...
+
+    def find(self, ids: Any, index: Index) -> Ids:
+        """Numbers of ids in the index; -1 for those that it does not hold."""
+        ...
+
+    def of(self, numbers: Ids) -> AnyIds:
+        """Ids of numbers, padded where those are -1."""
+        ...
+
+    def add(self, ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:
+        """Ids with n more, and their numbers in the index."""
+        ...
+
+    def remove(self, numbers: Ids) -> ItemIds:
+        """Ids without those of some numbers."""
+        ...
+
+
+class Numbers:
+    """Whole numbers, which are the ids of the index.
+
+    Parameters
+    ----------
+    order : int64 array, optional
+        Ids in the order in which they were added; without it they ascend.
+    """
+
+    kind = "numbers"
+
+    def __init__(self, order: Ids | None = None) -> None:
+        self.order = order
+
+    def ids(self, index: Index) -> Ids:
+        """Ids in the order in which they were added."""
+        return index.ids if self.order is None else self.order
+
+    numbers = ids
+
+    def find(self, ids: Any, index: Index) -> Ids:
+        """Ids that the index holds, as they are; -1 for others."""
+        if isinstance(ids, list | tuple):
+            ids = np.array([each if _is_number(each) else -1 for each in ids], np.int64)
+        array = np.asarray(ids)
+        if array.dtype.kind not in "iu":
+            return np.full(len(array), -1, np.int64)
+        array = array.astype(np.int64)
+        return np.where(index.holds(array), array, -1)
+
+    def of(self, numbers: Ids) -> Ids:
+        """The numbers themselves."""
+        return numbers
+
+    def add(self, ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:
+        """More ids; by default the numbers after the largest one."""
+        largest = index.largest_id
+        if ids is None:
+            more = np.arange(largest + 1, largest + 1 + n)
+        else:
+            if not is_numbers(ids):
+                if len(index):
+                    raise ValueError("ids must be whole numbers as those of the collection, got others")
+                return Names().add(ids, n, index)
+            more = check_ids(ids, n)
+            taken = more[index.holds(more)] if n and int(more.min()) <= largest else more[:0]
+            if len(taken):
+                raise ValueError(f"ids must be new, got {taken[0]}, which is in the collection")
+        ascending = not n or (int(more[0]) > largest and bool((np.diff(more) > 0).all()))
+        if self.order is None and ascending:
+            return self, more
+        return Numbers(np.concatenate([self.ids(index), more])), more
+
+    def remove(self, numbers: Ids) -> ItemIds:
+        """Ids without some."""
+        return self if self.order is None else Numbers(self.order[~np.isin(self.order, numbers)])
+
+
+class Names:
+    """Hashable values of any kind; the index holds their row numbers, counted from the first item ever added."""
+
+    kind = "names"
+
+    def __init__(self, table: AnyIds | None = None, rows: dict[Hashable, int] | None = None) -> None:
+        self.table = np.empty(0, object) if table is None else table
+        self._rows: dict[Hashable, int] | None = rows
+
+    def ids(self, index: Index) -> AnyIds:
+        """Ids in the order in which they were added."""
+        return self.table[index.ids]
+
+    def numbers(self, index: Index) -> Ids:
+        """Row numbers of all items."""
+        return index.ids
+
+    def find(self, ids: Any, index: Index) -> Ids:
+        """Row numbers of ids; -1 for those that the collection does not hold."""
+        values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        rows = self._lookup()
+        out = np.array([rows.get(each, -1) if _is_hashable(each) else -1 for each in values], np.int64)
+        # The dictionary is shared with later moments: an id may have been removed and added again since.
+        later = [place for place, row in enumerate(out.tolist()) if row >= len(self.table)]
+        if later:
+            own = {name: row for row, name in enumerate(self.table.tolist())}
+            out[later] = [own.get(values[place], -1) for place in later]
+        return np.where(index.holds(out), out, -1)
+
+    def of(self, numbers: Ids) -> AnyIds:
+        """Ids of row numbers, None where they are -1."""
+        if len(self.table) and (numbers >= 0).all():
+            return self.table[numbers]
+        padded = np.empty(len(self.table) + 1, object)
+        padded[:-1] = self.table
+        return padded[numbers]
+
+    def add(self, ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:
+        """More ids, all new."""
+        if ids is None:
+            raise ValueError("ids must be given for a collection with ids that are not whole numbers, got none")
+        values = _values(ids)
+        if len(values) != n:
+            raise ValueError(f"ids must have one value for each of the {n} items, got {len(values)}")
+        for value in values:
+            if not _is_hashable(value) or value is None or value != value:
+                raise ValueError(f"ids must be hashable values other than None, got {value!r:.60}")
+        if len(set(values)) < n:
+            seen: set[Hashable] = set()
+            twice = next(value for value in values if value in seen or seen.add(value))  # type: ignore[func-returns-value]
+            raise ValueError(f"ids must be unique, got {twice!r} more than once")
+        taken = self.find(values, index) >= 0
+        if taken.any():
+            raise ValueError(f"ids must be new, got {values[int(taken.argmax())]!r}, which is in the collection")
+        table = np.empty(len(self.table) + n, object)
+        table[: len(self.table)] = self.table
+        for row, value in enumerate(values, len(self.table)):
+            table[row] = value
+        numbers = np.arange(len(self.table), len(table))
+        rows = self._lookup()
+        rows.update(zip(values, numbers.tolist(), strict=True))
+        return Names(table, rows), numbers
+
+    def remove(self, numbers: Ids) -> Self:
+        """The same: removed rows keep their place in the table, which nobody finds."""
+        return self
+
+    def _lookup(self) -> dict[Hashable, int]:
+        if self._rows is None:
+            self._rows = {name: row for row, name in enumerate(self.table.tolist())}
+        return self._rows
+
+
+def is_numbers(ids: Any) -> bool:
+    """Return whether ids are whole numbers.
+
+    Examples
+    --------
+    >>> is_numbers([3, 1]), is_numbers(["a", 1]), is_numbers(np.arange(3))
+    (True, False, True)
+    """
+    if isinstance(ids, list | tuple):
+        return all(map(_is_number, ids))
+    array = np.asarray(ids)
+    return array.dtype.kind in "iu" or (array.dtype == object and all(map(_is_number, array.ravel().tolist())))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_hashable(value: Any) -> bool:
+    return isinstance(value, Hashable) and not (isinstance(value, tuple) and not all(map(_is_hashable, value)))
+
+
+def _values(ids: Iterable[Any]) -> list[Any]:
+    if isinstance(ids, str | bytes):
+        raise ValueError(f"ids must be a list of ids, got the text {ids!r:.60}")
+    return ids.tolist() if hasattr(ids, "tolist") else list(ids)

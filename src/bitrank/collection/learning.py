@@ -1,0 +1,299 @@
+"""From the evidence that people have to a ranker that passed its gate: one function per kind of evidence."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.collection.report import Learned
+from bitrank.core.arrays import to_array
+from bitrank.core.codes import signs
+from bitrank.core.types import Codes, Rows
+
+if TYPE_CHECKING:
+    from bitrank.ranking import Ranker
+
+KINDS = ("labels", "pairs", "constraints", "clicks", "unjudged")
+DEFAULTS = dict.fromkeys(KINDS, "QueryVectorRanker") | {"constraints": "RankingSVM"}
+_NEEDS = {"clicks": "pairs", "unjudged": "vectors"}  # the kind of evidence that a ranker learns from
+
+
+class Items(NamedTuple):
+    """The items of a collection that something is learned about, in the order in which they were added."""
+
+    codes: Codes
+    n_bits: int
+    vectors: npt.NDArray[Any] | None  # where they are at hand
+    collection: Any  # what will be searched, for rankers that compare queries with it
+    project: Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]] | None
+    rows_of: Callable[[Any], Rows]  # row in this order of ids; -1 for unknown ones
+    ids: npt.NDArray[Any]
+
+
+class Evidence(NamedTuple):
+    """Evidence as it was given, queries checked: vectors with their reals, or codes or reals alone."""
+
+    kind: str
+    value: Any
+    queries: npt.NDArray[Any] | None = None  # as rankers take them
+    query_vectors: npt.NDArray[Any] | None = None
+    query_ids: Sequence[Any] | None = None
+    ignore_unknown: bool = False
+
+
+class TooLittleError(Exception):
+    """Evidence says nothing that could be judged; the message says why."""
+
+
+def make_ranker(ranker: Any, kind: str, n_bits: int, random_state: Any) -> Ranker:
+    """A new ranker, by name or as a copy of one, that learns from a kind of evidence."""
+    from sklearn.base import clone
+
+    from bitrank.ranking.ranker import Ranker
+    from bitrank.ranking.registry import RANKERS, ranker_class
+
+    ranker = DEFAULTS[kind] if ranker is None else ranker
+    if isinstance(ranker, str):
+        if ranker not in RANKERS:
+            raise ValueError(f"ranker must be one of {', '.join(RANKERS)}, got {ranker!r}")
+        made: Ranker = ranker_class(ranker)()
+        if "random_state" in made.get_params():
+            made.set_params(random_state=random_state)
+    elif isinstance(ranker, Ranker):
+        made = clone(ranker)
+    else:
+        raise ValueError(f"ranker must be a ranker or the name of one, got {ranker!r:.60}")
+    needs = _NEEDS.get(kind, kind)
+    if needs not in made.learns_from:
+        able = [name for name in RANKERS if needs in ranker_class(name).learns_from]
+        raise ValueError(f"ranker must learn from {kind}, as {', '.join(able)} do, got {type(made).__name__}")
+    if made.n_bits not in (None, n_bits):
+        raise ValueError(f"ranker must be for the {n_bits} bits of the collection, got one for {made.n_bits}")
+    return made.set_params(n_bits=n_bits)  # type: ignore[no-any-return]
+
+
+def learn(ranker: Ranker, items: Items, evidence: Evidence) -> tuple[Ranker | None, Learned]:
+    """Learn and judge; the ranker is None where the gate, or too little evidence, refuses what was learned."""
+    start, notes = time.perf_counter(), list[str]()
+    name = type(ranker).__name__
+    try:
+        fit = _FITS[evidence.kind](ranker, items, evidence, notes)
+        fit()
+    except TooLittleError as error:
+        seconds = time.perf_counter() - start
+        return None, Learned(evidence.kind, name, False, f"too little evidence: {error}", [], None, seconds, notes)
+    seconds = time.perf_counter() - start
+    lines, winner = list(ranker.report_), _winner(ranker)
+    if ranker.blend_ > 0:
+        reason = "held-out data rank surely better" if winner else "this ranker has no gate"
+        return ranker, Learned(evidence.kind, name, True, reason, lines, winner, seconds, notes)
+    reason = "nothing ranked held-out data surely better than the plain ranking"
+    return None, Learned(evidence.kind, name, False, reason, lines, None, seconds, notes)
+
+
+def _winner(ranker: Ranker) -> dict[str, Any] | None:
+    from bitrank.ranking.gate import choose, pair_gate
+
+    lines = list(ranker.report_)
+    if not lines or ranker.blend_ == 0:
+        return None
+    if "ndcg10" in lines[0]:
+        return pair_gate.pick(lines)
+    if "map" in lines[0]:
+        return choose.pick(lines, getattr(ranker, "scoring", "guarded"))
+    return next((line for line in lines if line.get("blend") == ranker.blend_), None)
+
+
+def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
+    y, labelled = check_labels(evidence.value, len(items.codes))
+    codes = items.codes[labelled]
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2 or (counts > 1).sum() < 1:
+        raise TooLittleError(f"labels name {len(classes)} classes, of which {(counts > 1).sum()} have two items")
+    options: dict[str, Any] = {}
+    if items.vectors is not None and items.project is not None:
+        vectors = items.vectors[labelled]
+        options["queries"] = items.project(vectors)
+        if "features" in ranker.learns_from:
+            options["features"] = vectors
+    elif items.project is not None:
+        options["queries"] = signs(codes, items.n_bits)
+        notes.append("the vectors are not at hand: labels were learned from reals decoded from the codes")
+    if len(y) < len(items.codes):
+        notes.append(f"{len(items.codes) - len(y)} of {len(items.codes)} items have no label")
+    if "collection" in _parameters(ranker.fit):
+        options["collection"] = items.collection
+    return lambda: ranker.fit(codes, y, **options)
+
+
+def check_labels(labels: Any, n: int) -> tuple[npt.NDArray[Any], Rows]:
+    """Labels of the items that have one, and which items these are: None, NaN and −1 are no label.
+
+    Examples
+    --------
+    >>> check_labels(["a", None, "b"], 3)
+    (array(['a', 'b'], dtype='<U1'), array([0, 2]))
+    >>> check_labels([3, -1, 5], 3)
+    (array([3, 5]), array([0, 2]))
+    """
+    if isinstance(labels, list | tuple):
+        array = np.empty(len(labels), object)
+        array[:] = labels if all(np.ndim(label) == 0 for label in labels) else [None] * len(labels)
+        if any(np.ndim(label) for label in labels):
+            raise ValueError("labels must hold one label per item, got rows of several")
+    else:
+        array = labels.to_numpy() if hasattr(labels, "to_numpy") else to_array(labels, "labels")
+    if array.ndim != 1 or len(array) != n:
+        raise ValueError(f"labels must hold one label for each of the {n} items, got shape {array.shape}")
+    known = np.array([not _is_missing(label) for label in array.tolist()], bool)
+    rows = np.flatnonzero(known)
+    values = array[rows].tolist()
+    kinds = {bool if isinstance(v, bool) else float if isinstance(v, int | float) else type(v) for v in values}
+    if len(kinds) > 1:
+        raise ValueError(f"labels must be of one kind, got {', '.join(sorted(kind.__name__ for kind in kinds))}")
+    return np.array(values) if values else np.empty(0, np.int64), rows
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or label != label or (isinstance(label, int | float) and label == -1)
+
+
+def _fit_pairs(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
+    queries = _queries(evidence)
+    pairs, n_unknown = _pairs(items, evidence, len(queries))
+    if n_unknown:
+        notes.append(f"{n_unknown} judgements name unknown ids and were left out")
+    return _fit_checked_pairs(ranker, items.codes, pairs, queries, evidence.query_vectors)
+
+
+def _fit_checked_pairs(
+    ranker: Ranker, codes: Codes, pairs: Rows, queries: Any, vectors: npt.NDArray[Any] | None = None
+) -> Callable[[], Any]:
+    relevant = pairs[pairs[:, 2] > 0] if pairs.shape[1] == 3 else pairs
+    informative = np.bincount(relevant[:, 0]) if len(relevant) else np.zeros(0, int)
+    n = int(((informative > 0) & (informative < len(codes))).sum())
+    if n < 2:
+        raise TooLittleError(f"judgements of at least two queries are needed to hold one out, got {n}")
+    features = {} if vectors is None or "features" not in ranker.learns_from else {"features": vectors}
+    return lambda: ranker.fit_pairs(codes, pairs, queries=queries, **features)
+
+
+def _queries(evidence: Evidence) -> npt.NDArray[Any]:
+    if evidence.queries is None:
+        raise ValueError(f"queries must be given with {evidence.kind}, got none")
+    return evidence.queries
+
+
+def _pairs(items: Items, evidence: Evidence, n_queries: int) -> tuple[Rows, int]:
+    """Judgements as row numbers (query, item, grade), and how many name unknown ids."""
+    value = evidence.value
+    if isinstance(value, str | os.PathLike):
+        from bitrank.ranking.evidence.pairs import read_qrels
+
+        names = range(n_queries) if evidence.query_ids is None else evidence.query_ids
+        return read_qrels(value, list(names), items.ids.tolist(), strict=not evidence.ignore_unknown)
+    if hasattr(value, "tocoo"):
+        from bitrank.ranking.evidence.pairs import check_pairs
+
+        return check_pairs(value, len(items.codes), n_queries), 0
+    rows = value.tolist() if isinstance(value, np.ndarray) else [list(row) for row in value]
+    if not rows or any(not isinstance(row, list) or len(row) not in (2, 3) for row in rows):
+        raise ValueError("pairs must be rows of (query, id) or (query, id, grade), a qrels file or a sparse matrix")
+    queries = _rows_of_queries([row[0] for row in rows], evidence, n_queries)
+    numbers = items.rows_of([row[1] for row in rows])
+    grades = [row[2] if len(row) == 3 else 1 for row in rows]
+    if not all(isinstance(grade, int) and 0 <= grade <= 30 for grade in grades):
+        raise ValueError("grades must be whole numbers from 0 (not relevant) to 30, got others")
+    known = numbers >= 0
+    if not known.all() and not evidence.ignore_unknown:
+        unknown = rows[int((~known).argmax())][1]
+        raise ValueError(f"pairs must name ids of the collection, got {unknown!r}; ignore_unknown=True leaves such out")
+    out = np.column_stack([queries, numbers, grades]).astype(np.int64)[known]
+    return np.unique(out, axis=0), int((~known).sum())
+
+
+def _rows_of_queries(values: list[Any], evidence: Evidence, n_queries: int) -> Rows:
+    if evidence.query_ids is not None:
+        places = {name: row for row, name in enumerate(evidence.query_ids)}
+        unknown = [value for value in values if value not in places]
+        if unknown:
+            raise ValueError(f"the first column must name ids of query_ids, got {unknown[0]!r}")
+        return np.array([places[value] for value in values], np.int64)
+    wrong = [v for v in values if not isinstance(v, int) or isinstance(v, bool) or not 0 <= v < n_queries]
+    if wrong:
+        raise ValueError(f"the first column must name rows of queries from 0 to {n_queries - 1}, got {wrong[0]!r}")
+    return np.array(values, np.int64)
+
+
+def _fit_constraints(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
+    value = evidence.value
+    rows = value.tolist() if isinstance(value, np.ndarray) else [list(row) for row in value]
+    widths = {len(row) if isinstance(row, list) else 0 for row in rows}
+    if widths not in ({3}, {4}):
+        raise ValueError(
+            "constraints must be rows of (query, dissimilar, similar[, similar]) of one length, got others"
+        )
+    columns = list(zip(*rows, strict=True))
+    numbers = [items.rows_of(list(column)) for column in columns[1:]]
+    if evidence.queries is None:
+        numbers.insert(0, items.rows_of(list(columns[0])))
+    else:
+        numbers.insert(0, _rows_of_queries(list(columns[0]), evidence, len(evidence.queries)))
+    table = np.column_stack(numbers)
+    known = (table >= 0).all(axis=1)
+    if not known.all() and not evidence.ignore_unknown:
+        row, column = np.argwhere(table < 0)[0]
+        raise ValueError(
+            f"constraints must name ids of the collection, got {rows[row][column]!r}; "
+            f"ignore_unknown=True leaves such out"
+        )
+    if not known.all():
+        notes.append(f"{int((~known).sum())} constraints name unknown ids and were left out")
+    table = table[known]
+    if len(np.unique(table[:, 0])) < 2:
+        raise TooLittleError("constraints of at least two queries are needed to hold one out")
+    return lambda: ranker.fit_constraints(items.codes, table, queries=evidence.queries)
+
+
+def _fit_clicks(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
+    from bitrank.clicks import pairs_from_log, read_log
+
+    value = evidence.value
+    pages: list[Any] = [value] if isinstance(value, str | os.PathLike) else list(value)
+    if all(isinstance(page, str | os.PathLike) for page in pages):
+        pages = list(read_log(pages))
+    log = pairs_from_log(pages, items.codes, items.ids, items.n_bits, items.project)
+    if log.n_left_out:
+        notes.append(f"{log.n_left_out} pages name nothing in the collection and were left out")
+    return _fit_checked_pairs(ranker, items.codes, log.pairs, log.queries)
+
+
+def _fit_unjudged(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
+    if items.vectors is None:
+        raise ValueError("features must hold the vectors of all items to learn from queries alone, got none")
+    vectors, query_vectors = items.vectors, evidence.query_vectors
+    if query_vectors is None:
+        raise ValueError("unjudged must hold vectors of queries, got codes")
+    if len(query_vectors) < 2:
+        raise TooLittleError(f"at least two queries are needed to hold one out, got {len(query_vectors)}")
+    return lambda: ranker.fit_vectors(items.codes, vectors, queries=evidence.queries, query_vectors=query_vectors)
+
+
+def _parameters(function: Any) -> Any:
+    import inspect
+
+    return inspect.signature(function).parameters
+
+
+_FITS = {
+    "labels": _fit_labels,
+    "pairs": _fit_pairs,
+    "constraints": _fit_constraints,
+    "clicks": _fit_clicks,
+    "unjudged": _fit_unjudged,
+}

@@ -1,0 +1,70 @@
+"""What a search reads once and a writer swaps: items, their ids, and the ranking in use."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.collection.ids import ItemIds
+from bitrank.collection.report import Version
+from bitrank.core.types import Ids, Queries, n_bytes
+
+# A search is cut into calls of the kernel of about this many bytes of codes, so that Ctrl-C ends it.
+_BYTES_PER_CALL = 2 << 30
+
+
+class Lazy:
+    """A hasher or a ranker, read from its bytes when it is first needed: scikit-learn takes a second to load."""
+
+    def __init__(self, kind: str, value: Any = None, data: bytes | None = None) -> None:
+        self._kind, self._value, self._data = kind, value, data
+
+    def get(self) -> Any:
+        """The object."""
+        if self._value is None:
+            from bitrank.hashing import load_hasher
+            from bitrank.ranking import load_ranker
+
+            self._value = (load_hasher if self._kind == "hasher" else load_ranker)(io.BytesIO(self.data()))
+        return self._value
+
+    def data(self) -> bytes:
+        """The bytes of its file."""
+        if self._data is None:
+            stream = io.BytesIO()
+            self._value.save(stream)
+            self._data = stream.getvalue()
+        return self._data
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_kind": self._kind, "_value": None, "_data": self.data()}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Items, ids and ranking of one moment."""
+
+    index: Any  # an Index, or an engine
+    ids: ItemIds
+    version: Version
+    ranker: Lazy | None = None
+
+    def search(self, queries: Any, k: int, wanted: Ids | None, threads: int) -> tuple[Ids, npt.NDArray[np.float32]]:
+        """Search in calls that are short enough for Ctrl-C to be noticed between them."""
+        rows = len(queries.codes if isinstance(queries, Queries) else queries)
+        size = max(64, _BYTES_PER_CALL // max(1, len(self.index) * n_bytes(self.index.n_bits)))
+        parts = []
+        for start in range(0, max(rows, 1), size):
+            part = slice(start, start + size)
+            if isinstance(queries, Queries):
+                some: Any = Queries(queries.codes[part], queries.weights[part])
+            else:
+                some = queries[part]
+            parts.append(self.index.search(some, k, filter=wanted, threads=threads))
+        if len(parts) == 1:
+            return parts[0].ids, parts[0].distances
+        return np.concatenate([part.ids for part in parts]), np.concatenate([part.distances for part in parts])

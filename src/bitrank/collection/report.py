@@ -1,0 +1,225 @@
+"""What a collection says of itself: what was tried, what it is worth on held-out data, and what is in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.core.codes import sample_rows
+from bitrank.index import Index
+
+if TYPE_CHECKING:
+    from bitrank.hashing.hasher import Hasher
+
+_RECALL_ROWS, _RECALL_QUERIES = 5000, 200
+
+# Figures of a gate by the evidence that it judges, the one that decides first, and its standard error.
+_FIGURES = {"map": "MAP", "p10": "P@10", "ndcg10": "nDCG@10", "new_ndcg10": "nDCG@10 of unjudged items"}
+_DECIDES = ("ndcg10", "map", "recall10")
+
+
+@dataclass(frozen=True)
+class Version:
+    """One ranking that was in use: number 0 is the plain one.
+
+    Examples
+    --------
+    >>> Version(1, "labels", "QueryVectorRanker", 0.8)
+    Version(number=1, kind='labels', ranker='QueryVectorRanker', blend=0.8, facts={})
+    """
+
+    number: int
+    kind: str  # "plain", or the evidence that it was learned from
+    ranker: str | None = None
+    blend: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+PLAIN = Version(0, "plain")
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The outcome of one call of `learn`.
+
+    Attributes
+    ----------
+    kind : str
+        The evidence.
+    ranker : str
+    accepted : bool
+    reason : str
+    lines : list of dict
+        What was tried, with its held-out figures; the first line is the plain ranking.
+    winner : dict or None
+        The line that is in use where it was accepted.
+    seconds : float
+    notes : list of str
+        What the evidence lacked.
+    """
+
+    kind: str
+    ranker: str
+    accepted: bool
+    reason: str
+    lines: list[dict[str, Any]] = field(default_factory=list, hash=False)
+    winner: dict[str, Any] | None = field(default=None, hash=False)
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list, hash=False)
+
+    @property
+    def gain(self) -> float | None:
+        """Held-out gain of the figure that decides; None where nothing was measured."""
+        figure = self._figure()
+        if figure is None:
+            return None
+        best = self.winner if self.winner is not None else self.lines[0]
+        return float(best[figure] - self.lines[0][figure])
+
+    @property
+    def error(self) -> float | None:
+        """Standard error of the gain."""
+        figure = self._figure()
+        return None if figure is None or self.winner is None else self.winner.get(f"{figure}_error")
+
+    def _figure(self) -> str | None:
+        return next((name for name in _DECIDES if self.lines and name in self.lines[0]), None)
+
+    def rows(self) -> list[tuple[str, Any, Any]]:
+        """Name, held-out figure before and after, for every figure that was measured."""
+        if not self.lines:
+            return []
+        after = self.lines[0] if self.winner is None else self.winner
+        known = [name for name in _FIGURES if self.lines[0].get(name) is not None]
+        return [(_FIGURES[name], self.lines[0][name], after.get(name)) for name in known]
+
+
+@dataclass(frozen=True)
+class CollectionReport:
+    """What a collection holds, how it is ranked, and what the last call of `learn` found. Print it.
+
+    Attributes
+    ----------
+    n_items, n_bits, bytes_per_item : int
+        Bytes are those of codes, without ids.
+    n_dimensions : int or None
+    hasher : str or None
+    metric : str
+    recall : float or None
+        Share of the ten nearest vectors that the plain search finds, on held-out rows of the collection.
+    version : Version
+        What is in use.
+    learned : Learned or None
+        The last call of `learn`; `learned.winner` is the line of its table that is in use.
+
+    Examples
+    --------
+    >>> from bitrank import Collection
+    >>> print(Collection.from_codes([[1], [2], [4]]).report())
+    3 items of 8 bits: 1 byte per item
+    in use: the plain ranking (nothing was learned yet)
+    """
+
+    n_items: int
+    n_bits: int
+    bytes_per_item: int
+    n_dimensions: int | None = None
+    hasher: str | None = None
+    metric: str = "cosine"
+    recall: float | None = None
+    version: Version = PLAIN
+    learned: Learned | None = None
+
+    @property
+    def winner(self) -> dict[str, Any] | None:
+        """The line of the last gate that was accepted, or None."""
+        return None if self.learned is None or not self.learned.accepted else self.learned.winner
+
+    def frame(self) -> Any:
+        """Every line that the last gate tried, as a pandas frame."""
+        from bitrank.core.lazy import import_extra
+
+        return import_extra("pandas", "demo").DataFrame([] if self.learned is None else self.learned.lines)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the figure that decides against the share of what was learned, with its error; needs matplotlib."""
+        from bitrank.core.lazy import import_extra
+
+        figure = None if self.learned is None else self.learned._figure()
+        if self.learned is None or figure is None:
+            raise ValueError("report must be of something learned with held-out figures to be drawn, got none")
+        if axes is None:
+            axes = import_extra("matplotlib.pyplot", "demo").subplots()[1]
+        plain, *tried = self.learned.lines
+        keys = [name for name in plain if name not in _FIGURES]
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for line in tried:
+            params = tuple((k, v) for k, v in line.items() if k not in keys and not k.startswith(tuple(_FIGURES)))
+            groups.setdefault(params, []).append(line)
+        for params, lines in groups.items():
+            lines = [{**plain, "blend": 0.0}, *lines]
+            label = ", ".join(f"{name} {value}" for name, value in params) or self.learned.ranker
+            errors = [line.get(f"{figure}_error") or 0.0 for line in lines]
+            axes.errorbar([line["blend"] for line in lines], [line[figure] for line in lines], errors, label=label)
+        axes.set_xlabel("share of what was learned")
+        axes.set_ylabel(f"{_FIGURES.get(figure, figure)}, held out")
+        axes.legend()
+        return axes
+
+    def __str__(self) -> str:
+        unit = "byte" if self.bytes_per_item == 1 else "bytes"
+        source = f", {self.hasher} of {self.n_dimensions} dimensions, {self.metric}" if self.hasher else ""
+        lines = [f"{self.n_items} items of {self.n_bits} bits{source}: {self.bytes_per_item} {unit} per item"]
+        if self.recall is not None:
+            lines.append(f"recall of the ten nearest vectors, plain ranking, held-out rows: {self.recall:.3f}")
+        if self.version.ranker is None:
+            why = "nothing was learned yet" if self.learned is None else f"version {self.version.number}"
+            lines.append(f"in use: the plain ranking ({why})")
+        else:
+            lines.append(
+                f"in use: version {self.version.number}, {self.version.ranker} learned from {self.version.kind}, "
+                f"share {self.version.blend:g}"
+            )
+        if self.learned is not None:
+            lines += self._learned_lines(self.learned)
+        return "\n".join(lines)
+
+    def _learned_lines(self, learned: Learned) -> list[str]:
+        verdict = "accepted" if learned.accepted else "refused"
+        lines = [f"learned from {learned.kind} in {learned.seconds:.1f} s: {verdict}, {learned.reason}"]
+        rows = learned.rows()
+        if rows:
+            lines.append(f"{'held out':<28}{'plain':>9}{'learned':>9}{'gain':>9}")
+        for name, before, after in rows:
+            if learned.winner is None or after is None:
+                lines.append(f"{name:<28}{before:>9.3f}{'–':>9}{'–':>9}")
+            else:
+                lines.append(f"{name:<28}{before:>9.3f}{after:>9.3f}{after - before:>+9.3f}")
+        if learned.error is not None:
+            lines.append(f"standard error of the gain: {learned.error:.3f}")
+        return lines + [f"note: {note}" for note in learned.notes]
+
+
+def measure_recall(hasher: Hasher, vectors: npt.NDArray[Any], metric: str) -> float | None:
+    """Share of the ten nearest vectors that the plain search finds, on a sample of the rows; None for few rows."""
+    rows = sample_rows(len(vectors), _RECALL_ROWS)
+    if len(rows) <= 20:
+        return None
+    sample = vectors[rows].astype(np.float32)
+    asked = sample_rows(len(rows), _RECALL_QUERIES)
+    scores = sample[asked] @ sample.T
+    if metric == "cosine":
+        lengths = np.linalg.norm(sample, axis=1)
+        scores /= np.where(lengths > 0, lengths, 1)
+    elif metric == "l2":
+        scores -= 0.5 * (sample**2).sum(axis=1)
+    scores[np.arange(len(asked)), asked] = -np.inf  # no row finds itself
+    near = np.argpartition(-scores, 10, axis=1)[:, :10]
+    found = Index(hasher.transform(sample), n_bits=hasher.n_bits_).search(hasher.project(sample[asked]), 11).ids
+    hits = 0
+    for row, itself, wanted in zip(found.tolist(), asked.tolist(), near.tolist(), strict=True):
+        hits += len(set([each for each in row if each != itself][:10]) & set(wanted))
+    return hits / (10 * len(asked))
