@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.svm import LinearSVC
 
 from bitrank import OnlineRankingSVM, RankingSVM
-from bitrank.core.codes import acdv, distances, unpack
+from bitrank.core.codes import distances, unpack
 from bitrank.core.metrics import evaluate
 from bitrank.ranking.evidence.quadruplets import draw_quadruplets
 from experiments import learned_codes, stream
@@ -228,7 +228,7 @@ def _differences(
     first, second = random.integers(len(rows), size=(2, 50 * n))
     distinct, similar = first != second, y[first] == y[second]
     chosen = np.concatenate([np.flatnonzero(distinct & kind)[:n] for kind in (similar, ~similar)])
-    return unpack(acdv(codes[first[chosen]], codes[second[chosen]]), n_bits), similar[chosen]
+    return unpack(codes[first[chosen]] ^ codes[second[chosen]], n_bits), similar[chosen]
 
 
 def timing(group: Group, wanted: list[str], data: Data) -> Records:

@@ -1,8 +1,7 @@
 """Search and rank with bits: weighted Hamming distance, with weights that are learned."""
 
-from typing import TYPE_CHECKING
-
-from bitrank.core.lazy import attach
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bitrank.collection import Collection
@@ -35,15 +34,17 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# The room of each name, imported when the name is first used: the rest is found in the rooms themselves.
-_ROOMS = {
-    "collection": ("Collection",),
-    "core.types": ("Queries", "Results"),
-    "core.codes": ("pack",),
-    "core.embeddings": ("from_embeddings",),
-    "hashing": ("ITQ", "SignBits", "load_hasher"),
-    "index": ("Index", "IndexFormatError"),
-    "ranking": ("AsymmetricRanker", "OnlineRankingSVM", "QueryVectorRanker", "RankingSVM", "load_ranker"),
-    "engines": ("connect",),
-}
-__getattr__, __dir__ = attach(__name__, {name: room for room, names in _ROOMS.items() for name in names}, __all__)
+_ROOMS = ("hashing", "ranking", "core.types", "core.codes", "index", "engines", "collection")
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `__all__`, from the first room that has it: rooms are imported when a name of theirs is first used."""
+    if name in __all__:
+        for room in _ROOMS:
+            if hasattr(module := import_module(f"{__name__}.{room}"), name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

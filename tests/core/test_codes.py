@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from bitrank.core.codes import (
-    acdv,
-    byte_tables,
     distances,
     distances_to_rows,
     hamming,
@@ -68,15 +66,6 @@ def test_pack_refuses_what_is_no_matrix_of_bits():
     for bad in ([[0, 2]], [[0.5, 1]], [[-1, 1]], [[np.nan, 1]]):
         with pytest.raises(ValueError, match="bits must be 0 or 1, got other values"):
             pack(bad)
-
-
-@given(bit_matrices())
-@repeatable
-def test_acdv_marks_the_bits_that_differ(matrices):
-    (bits,) = matrices
-    n_bits, other = bits.shape[1], np.random.default_rng(len(bits)).integers(2, size=bits.shape).astype(bool)
-    np.testing.assert_array_equal(unpack(acdv(pack(bits), pack(other)), n_bits), bits != other)
-    np.testing.assert_array_equal(unpack(acdv(pack(other)[:1], pack(bits)), n_bits), bits != other[:1])
 
 
 # Distances ------------------------------------------------------------------------------------------------------------
@@ -171,22 +160,10 @@ def test_longest_codes_that_kernel_counts():
         distances(np.zeros((1, 8192), np.uint8), np.zeros((1, 8192), np.uint8))
 
 
-@given(n_bits_of_any_kind, st.integers(0, 2**32 - 1))
-@repeatable
-def test_byte_tables(n_bits, seed):
-    weights = np.random.default_rng(seed).random(n_bits).astype(np.float32)
-    tables = byte_tables(weights)
-    assert tables.shape == (n_bytes(n_bits), 256)
-    padded = np.append(weights, np.zeros(8 * len(tables) - n_bits)).reshape(-1, 8)
-    for value in (0, 1, 0b10000000, 0b01010011, 255):
-        on = [bit for bit in range(8) if value >> (7 - bit) & 1]
-        np.testing.assert_allclose(tables[:, value], padded[:, on].sum(axis=1), rtol=1e-6)
-
-
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("distance", [hamming, distances, lambda a, b: weighted_hamming(a, b, np.ones(16)), acdv])
+@pytest.mark.parametrize("distance", [hamming, distances, lambda a, b: weighted_hamming(a, b, np.ones(16))])
 def test_pairs_that_do_not_fit(distance):
     codes = random_codes(3, 16)
     with pytest.raises(ValueError, match=r"same width, got 2 and 1"):

@@ -5,10 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitrank.core.codes import byte_tables
 from bitrank.gpu import plan
 from bitrank.gpu.cuda import DeviceError
 from bitrank.gpu.quantise import offsets
+
+
+def byte_tables(weights):
+    """Sums of the weights of every value of every byte of a code, shape (n_bytes, 256), bit after bit in float32."""
+    padded = np.append(weights, np.zeros(-len(weights) % 8, np.float32)).reshape(-1, 8)
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+    return sum(padded[:, bit, None] * bits[:, bit] for bit in range(8))
 
 
 class DeviceArray(np.ndarray):

@@ -11,7 +11,7 @@ from bitrank import _kernel
 from bitrank.core.arrays import to_array
 from bitrank.core.checks import as_float32, check_codes, check_finite, check_weights, n_threads
 from bitrank.core.embeddings import from_embeddings as from_embeddings
-from bitrank.core.types import Codes, Ids, Results, Rows, Weights, n_bytes
+from bitrank.core.types import Codes, Ids, Results, Rows, Weights, empty_results
 
 
 def pack(bits: npt.ArrayLike) -> Codes:
@@ -84,20 +84,6 @@ def split_vectors(vectors: npt.ArrayLike) -> tuple[Codes, Weights]:
     return np.packbits(array > 0, axis=1), np.abs(array)
 
 
-def acdv(a: Codes, b: Codes) -> Codes:
-    """Compute absolute code difference vectors, packed: bits set where two codes differ, row by row, with broadcasting.
-
-    Examples
-    --------
-    >>> unpack(acdv(pack([[1, 0, 1]]), pack([[1, 1, 0]])), n_bits=3)
-    array([[0, 1, 1]], dtype=uint8)
-    """
-    a, b = check_codes(a, name="a"), check_codes(b, name="b")
-    if a.shape[1] != b.shape[1]:
-        raise ValueError(f"a and b must have the same width, got {a.shape[1]} and {b.shape[1]} bytes")
-    return np.bitwise_xor(a, b)
-
-
 def hamming(queries: Codes, codes: Codes) -> npt.NDArray[np.int32]:
     """Compute the Hamming distance of every query to every code, shape (n_queries, n), in NumPy.
 
@@ -135,26 +121,11 @@ def weighted_hamming(queries: Codes, codes: Codes, weights: npt.ArrayLike) -> np
     rows = np.broadcast_to(np.atleast_2d(weights), (len(queries), weights.shape[-1]))
     out = np.zeros((len(queries), len(codes)), np.float32)
     for distances, query, row in zip(out, queries, rows, strict=True):
-        for byte, table in enumerate(byte_tables(row)):
-            distances += table[codes[:, byte] ^ query[byte]]
+        differ = np.unpackbits((codes ^ query).T, axis=0, count=len(row))
+        for first in range(0, len(row), 8):
+            of_byte = zip(row[first : first + 8], differ[first : first + 8], strict=True)
+            distances += sum(weight * bits for weight, bits in of_byte)
     return out
-
-
-def byte_tables(weights: Weights) -> npt.NDArray[np.float32]:
-    """Sum the weights of every value of every byte of a code, shape (n_bytes, 256).
-
-    Examples
-    --------
-    >>> byte_tables(np.float32([4, 2, 1]))[0, 0b10100000]
-    np.float32(5.0)
-    """
-    padded = np.zeros(n_bytes(len(weights)) * 8, np.float32)
-    padded[: len(weights)] = weights
-    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
-    tables = np.zeros((len(padded) // 8, 256), np.float32)
-    for bit in range(8):
-        tables += padded[bit::8, None] * bits[:, bit]
-    return tables
 
 
 def distances(
@@ -249,7 +220,7 @@ def nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
     array([[9, 3]])
     """
     best = np.lexsort((ids, distances, ids < 0), axis=1)[:, :k]
-    out = Results(np.full((len(ids), k), -1, np.int64), np.full((len(ids), k), np.inf, np.float32))
+    out = empty_results(len(ids), k)
     out.ids[:, : best.shape[1]] = np.take_along_axis(ids, best, 1)
     out.distances[:, : best.shape[1]] = np.take_along_axis(distances, best, 1)
     return out

@@ -13,7 +13,6 @@ of every function:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +23,8 @@ from bitrank.core.ties import (
     Groups,
     Ints,
     by_chunk,
-    by_rows,
     check_distances,
     check_no_nan,
-    check_pair,
     dense_ranks,
 )
 
@@ -95,19 +92,7 @@ def precision_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> F
     array([0.75])
     """
     k = check_count("k", k, 1)
-    distances, relevant = check_pair(distances, relevant)
-    check_no_nan(distances)
-    k = min(k, distances.shape[1])
-
-    def share(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> Floats:
-        # No sort: only the items nearer than the k-th, and those tied with it, count.
-        limit = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
-        nearer, tied = distances < limit, distances == limit
-        places = k - nearer.sum(axis=1)
-        hits = (nearer & relevant).sum(axis=1) + places * (tied & relevant).sum(axis=1) / tied.sum(axis=1)
-        return np.where(relevant.any(axis=1), hits / k, np.nan)
-
-    return by_rows(share, distances, relevant)
+    return np.concatenate(by_chunk(lambda groups: _precision(groups, k), distances, relevant))
 
 
 def recall_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floats:
@@ -158,7 +143,10 @@ def mean_precision_recall(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> 
     >>> precision, recall
     (array([1.  , 0.75]), array([0.75, 1.  ]))
     """
-    return _mean_curve(by_chunk(_curve_sums, distances, relevant))
+    parts = by_chunk(_curve_sums, distances, relevant)
+    sums = np.sum([part for part, _ in parts], axis=0)
+    hits, recall = sums / _at_least_one(sum(n_queries for _, n_queries in parts))
+    return hits / np.arange(1, len(hits) + 1), recall
 
 
 def voc11(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
@@ -173,20 +161,6 @@ def voc11(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
     array([0.773])
     """
     return np.concatenate(by_chunk(_voc11, distances, relevant))
-
-
-def authors_map(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> float:
-    """Compute what Feng, Liu and Wang report as MAP: one number from the mean PR curve, not a mean over queries.
-
-    It is the sum over recall 0, 0.1, ..., 0.9 of the best precision of the mean curve at or beyond that recall, divided
-    by eleven: a perfect ranking gets 10/11. Use it only to compare with their tables.
-
-    Examples
-    --------
-    >>> round(authors_map([[0, 1, 2, 3]], [[True, True, False, False]]), 3)
-    0.909
-    """
-    return _authors_map(*mean_precision_recall(distances, relevant))
 
 
 def ndcg_at(distances: npt.ArrayLike, gains: npt.ArrayLike, k: int) -> Floats:
@@ -274,7 +248,7 @@ def evaluate(distances: npt.ArrayLike, relevant: npt.ArrayLike, ks: Sequence[int
     Returns
     -------
     dict of float
-        ``map``, ``voc11``, ``authors_map``, and ``p10``, ``p100``, … for the cut-offs.
+        ``map``, ``voc11``, and ``p10``, ``p100``, … for the cut-offs.
 
     Examples
     --------
@@ -282,23 +256,7 @@ def evaluate(distances: npt.ArrayLike, relevant: npt.ArrayLike, ks: Sequence[int
     0.75
     """
     cuts = [check_count("k", k, 1) for k in ks]
-    parts = by_chunk(lambda groups: (values_of(groups, cuts), _curve_sums(groups)), distances, relevant)
-    means = means_of([part[0] for part in parts], cuts)
-    return means | {"authors_map": _authors_map(*_mean_curve([part[1] for part in parts]))}
-
-
-def _mean_curve(parts: Sequence[tuple[Floats, int]]) -> tuple[Floats, Floats]:
-    sums, n_queries = sum(part[0] for part in parts), sum(part[1] for part in parts)
-    if n_queries == 0:
-        raise ValueError("at least one query must have a relevant item, got none")
-    hits, recall = np.cumsum(sums, axis=1) / n_queries
-    return hits / np.arange(1, len(hits) + 1), recall
-
-
-def _authors_map(precision: Floats, recall: Floats) -> float:
-    best = np.maximum.accumulate(precision[::-1])[::-1]
-    # The tolerance absorbs the rounding of a recall of 0.3.
-    return float(best[np.searchsorted(recall, np.arange(10) / 10 - 1e-9)].sum() / 11)
+    return means_of(by_chunk(lambda groups: values_of(groups, cuts), distances, relevant), cuts)
 
 
 # Closed forms over groups of ties ------------------------------------------------------------------------------------
@@ -318,9 +276,14 @@ def means_of(parts: Sequence[Floats], ks: Sequence[int]) -> dict[str, float]:
 def mean_over_queries(values: Floats) -> float:
     """Mean over the queries that have a relevant item; there must be one."""
     values = values[~np.isnan(values)]
-    if len(values) == 0:
-        raise ValueError("at least one query must have a relevant item, got none")
+    _at_least_one(len(values))
     return float(values.mean())
+
+
+def _at_least_one(n_queries: int) -> int:
+    if n_queries == 0:
+        raise ValueError("at least one query must have a relevant item, got none")
+    return n_queries
 
 
 def _average_precision(groups: Groups) -> Floats:
@@ -370,13 +333,10 @@ def _hits_at_every_rank(groups: Groups) -> tuple[Floats, Floats]:
 
 
 def _curve_sums(groups: Groups) -> tuple[Floats, int]:
-    """Expected relevance at every rank, plain and as a share of the total, summed over queries; and their number."""
-    density = groups.count / (groups.end - groups.start)
-    sums = np.empty((2, groups.n))
-    for out, weight in zip(sums, (density, density / groups.totals[groups.row]), strict=True):
-        out[:] = np.bincount(groups.start, weight, minlength=groups.n)
-        out -= np.bincount(groups.end, weight, minlength=groups.n + 1)[:-1]
-    return np.cumsum(sums, axis=1), int(np.isfinite(groups.totals).sum())
+    """Expected hits at every rank, plain and as a share of the total, summed over queries; and their number."""
+    hits, totals = _hits_at_every_rank(groups)
+    hits, totals = hits[totals > 0], totals[totals > 0]
+    return np.stack([hits.sum(axis=0), (hits / totals[:, None]).sum(axis=0)]), len(hits)
 
 
 def _voc11(groups: Groups) -> Floats:

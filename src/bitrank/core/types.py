@@ -49,6 +49,11 @@ class Results(NamedTuple):
     distances: npt.NDArray[np.float32]
 
 
+def empty_results(n_queries: int, k: int) -> Results:
+    """Results of a search without hits, to be filled in."""
+    return Results(np.full((n_queries, k), -1, np.int64), np.full((n_queries, k), np.inf, np.float32))
+
+
 def n_bytes(n_bits: int) -> int:
     """Number of bytes of a packed code of `n_bits`.
 

@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.dataset
 import pyarrow.parquet
 
-from bitrank.core.arrow import binary_of, matrix_of
+from bitrank.core.arrays import binary_of, matrix_of
 from bitrank.core.files import replacing
 from bitrank.dask.blocks import blocks, check_dask_array
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.arrow import binary_of
+from bitrank.core.arrays import binary_of
 from bitrank.core.checks import check_ids
 from bitrank.core.lazy import import_extra
 from bitrank.core.types import Codes, Ids, Weights, n_bytes

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bitrank.core.checks import check_codes, check_queries, check_weights
 from bitrank.core.codes import distances, nearest
-from bitrank.core.types import AnyQueries, Codes, Ids, Queries, Results, Weights
+from bitrank.core.types import AnyQueries, Codes, Ids, Queries, Results, Weights, empty_results
 from bitrank.engines.planes import are_whole
 
 Fetched = tuple[Ids, Codes]
@@ -102,11 +102,6 @@ def rank_all(queries: Queries, scan: Callable[[Codes, Weights, int], Iterable[Fe
                 is_open[number] = farthest * steps[query] * slack <= results.distances[query, -1]
         pending, n = pending[is_open], 4 * n
     return results
-
-
-def empty_results(n_queries: int, k: int) -> Results:
-    """Results of a search that found nothing, to be filled in."""
-    return Results(np.full((n_queries, k), -1, np.int64), np.full((n_queries, k), np.inf, np.float32))
 
 
 def suggest_candidates(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.codes import nearest as best_of
-from bitrank.core.types import Codes, Ids, Results, Weights
+from bitrank.core.types import Codes, Ids, Results, Weights, empty_results
 from bitrank.gpu import plan
 from bitrank.gpu.chunks import Chunk
 from bitrank.gpu.kernels import Task
@@ -24,7 +24,7 @@ def nearest(
 ) -> Results:
     """The k nearest live rows of each query; with `candidates`, among that many by plain Hamming distance."""
     n_live, n_rows = sum(chunk.n_live for chunk in chunks), sum(map(len, chunks))
-    out = Results(np.full((len(codes), k), -1, np.int64), np.full((len(codes), k), np.inf, np.float32))
+    out = empty_results(len(codes), k)
     n_kept = min(k if candidates is None else candidates, n_live)
     if n_kept == 0:
         return out
@@ -102,9 +102,7 @@ def merge(parts: Iterable[Results], k: int) -> Results:
 
 
 def _padded(hits: list[tuple[Ids, npt.NDArray[np.float32]]], n_queries: int) -> Results:
-    longest = max((len(ids) for ids, _ in hits), default=0)
-    shape = (n_queries, longest)
-    out = Results(np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32))
+    out = empty_results(n_queries, max((len(ids) for ids, _ in hits), default=0))
     for query, (ids, distances) in enumerate(hits):
         order = np.lexsort((ids, distances.view(np.uint32)))  # subnormal distances too, whatever the processor's mode
         out.ids[query, : len(ids)], out.distances[query, : len(ids)] = ids[order], distances[order]

@@ -6,35 +6,19 @@ from bitrank.core.lazy import attach
 from bitrank.hashing.registry import HASHERS, hasher_class, load_hasher
 
 if TYPE_CHECKING:
-    from bitrank.hashing.hasher import Hasher
-    from bitrank.hashing.isotropic import IsotropicHashing
-    from bitrank.hashing.itq import ITQ
-    from bitrank.hashing.lsh import LSH
-    from bitrank.hashing.mdsh import MultidimensionalSpectralHashing
-    from bitrank.hashing.sign_bits import SignBits
-    from bitrank.hashing.spectral import SpectralHashing
-    from bitrank.hashing.supervised.bre import BinaryReconstructiveEmbeddings
-    from bitrank.hashing.supervised.ksh import KernelSupervisedHashing
-    from bitrank.hashing.supervised.mlh import MinimalLossHashing
-    from bitrank.hashing.supervised.okh import OnlineKernelHashing
-    from bitrank.hashing.supervised.rsh import RankingSupervisedHashing
+    from bitrank.hashing.hasher import Hasher as Hasher
+    from bitrank.hashing.isotropic import IsotropicHashing as IsotropicHashing
+    from bitrank.hashing.itq import ITQ as ITQ
+    from bitrank.hashing.lsh import LSH as LSH
+    from bitrank.hashing.mdsh import MultidimensionalSpectralHashing as MultidimensionalSpectralHashing
+    from bitrank.hashing.sign_bits import SignBits as SignBits
+    from bitrank.hashing.spectral import SpectralHashing as SpectralHashing
+    from bitrank.hashing.supervised.bre import BinaryReconstructiveEmbeddings as BinaryReconstructiveEmbeddings
+    from bitrank.hashing.supervised.ksh import KernelSupervisedHashing as KernelSupervisedHashing
+    from bitrank.hashing.supervised.mlh import MinimalLossHashing as MinimalLossHashing
+    from bitrank.hashing.supervised.okh import OnlineKernelHashing as OnlineKernelHashing
+    from bitrank.hashing.supervised.rsh import RankingSupervisedHashing as RankingSupervisedHashing
 
-__all__ = [
-    "HASHERS",
-    "ITQ",
-    "LSH",
-    "BinaryReconstructiveEmbeddings",
-    "Hasher",
-    "IsotropicHashing",
-    "KernelSupervisedHashing",
-    "MinimalLossHashing",
-    "MultidimensionalSpectralHashing",
-    "OnlineKernelHashing",
-    "RankingSupervisedHashing",
-    "SignBits",
-    "SpectralHashing",
-    "hasher_class",
-    "load_hasher",
-]
+__all__ = ["HASHERS", "Hasher", "hasher_class", "load_hasher", *HASHERS]
 
 __getattr__, __dir__ = attach(__name__, HASHERS | {"Hasher": "hasher"}, __all__)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.arrow import binary_of, matrix_of
+from bitrank.core.arrays import binary_of, matrix_of
 from bitrank.core.files import replacing
 from bitrank.core.lazy import import_extra
 from bitrank.core.types import Codes, Ids

@@ -6,32 +6,18 @@ from bitrank.core.lazy import attach
 from bitrank.ranking.registry import RANKERS, load_ranker, ranker_class
 
 if TYPE_CHECKING:
-    from bitrank.ranking.baselines.agreement import AgreementRanker
-    from bitrank.ranking.baselines.mdsh import MDSHRanker
-    from bitrank.ranking.baselines.qa_rank import QaRank
-    from bitrank.ranking.baselines.whrank import WhRank
-    from bitrank.ranking.online import OnlineRankingSVM
-    from bitrank.ranking.plain import AsymmetricRanker, UniformRanker
-    from bitrank.ranking.query_adaptive import QueryAdaptiveRanker
-    from bitrank.ranking.query_vector import QueryVectorRanker
-    from bitrank.ranking.ranker import Ranker
-    from bitrank.ranking.ranking_svm import RankingSVM
+    from bitrank.ranking.baselines.agreement import AgreementRanker as AgreementRanker
+    from bitrank.ranking.baselines.mdsh import MDSHRanker as MDSHRanker
+    from bitrank.ranking.baselines.qa_rank import QaRank as QaRank
+    from bitrank.ranking.baselines.whrank import WhRank as WhRank
+    from bitrank.ranking.online import OnlineRankingSVM as OnlineRankingSVM
+    from bitrank.ranking.plain import AsymmetricRanker as AsymmetricRanker
+    from bitrank.ranking.plain import UniformRanker as UniformRanker
+    from bitrank.ranking.query_adaptive import QueryAdaptiveRanker as QueryAdaptiveRanker
+    from bitrank.ranking.query_vector import QueryVectorRanker as QueryVectorRanker
+    from bitrank.ranking.ranker import Ranker as Ranker
+    from bitrank.ranking.ranking_svm import RankingSVM as RankingSVM
 
-__all__ = [
-    "RANKERS",
-    "AgreementRanker",
-    "AsymmetricRanker",
-    "MDSHRanker",
-    "OnlineRankingSVM",
-    "QaRank",
-    "QueryAdaptiveRanker",
-    "QueryVectorRanker",
-    "Ranker",
-    "RankingSVM",
-    "UniformRanker",
-    "WhRank",
-    "load_ranker",
-    "ranker_class",
-]
+__all__ = ["RANKERS", "Ranker", "ranker_class", "load_ranker", *RANKERS]
 
 __getattr__, __dir__ = attach(__name__, RANKERS | {"Ranker": "ranker"}, __all__)
