@@ -32,7 +32,7 @@ def test_cut_off_files(saved, data):
     content = path.read_bytes()
     cut = path.with_name("cut")
     cut.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
-    with pytest.raises(ValueError, match="must be a file written by save"):
+    with pytest.raises(ValueError, match="must be a file of a bitrank hasher"):
         load_hasher(cut)
 
 
@@ -51,8 +51,8 @@ def test_damaged_files_never_give_other_codes(saved, data):
         outcome = str(error)
     else:
         np.testing.assert_array_equal(loaded.transform(vectors(d=5)), codes)
-        outcome = "must be a file written by save"
-    assert "must be a file written by save" in outcome
+        outcome = "must be a file of a bitrank hasher"
+    assert "must be a file of a bitrank hasher" in outcome
 
 
 @pytest.mark.parametrize("kind", ["text", "npy", "pickle", "other npz"])
@@ -67,7 +67,7 @@ def test_other_files(kind, tmp_path):
             np.savez(file, format=np.array([{}], dtype=object))
         else:
             np.savez(file, mean_=np.ones(3))
-    with pytest.raises(ValueError, match="must be a file written by save"):
+    with pytest.raises(ValueError, match="must be a file of a bitrank hasher"):
         load_hasher(path)
 
 
@@ -77,33 +77,37 @@ PARAMS = {"n_bits": 4, "n_iter": 50, "random_state": 0}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "something else"}, "expected a bitrank hasher"),
-        ({"version": 2}, "expected format version 1, got 2"),
-        ({"hasher": "Perceptron"}, "expected one of LSH, .*got 'Perceptron'"),
-        ({"hasher": ["ITQ", "LSH"]}, "expected one of LSH"),
-        ({"hasher": "SpectralHashing"}, "expected the parameters of SpectralHashing"),
-        ({"params": json.dumps([1])}, "expected the parameters of ITQ"),
-        ({"params": json.dumps({"n_bits": 4})}, "expected the parameters of ITQ"),
-        ({"params": json.dumps(PARAMS | {"n_bits": 0})}, "n_bits must be an int"),
-        ({"params": json.dumps(PARAMS | {"n_bits": 5})}, r"expected components_ of shape \(6, 5\), got \(6, 4\)"),
-        ({"params": json.dumps(PARAMS | {"n_iter": -1})}, "n_iter must be an int"),
-        ({"params": "{"}, "must be a file written by save"),
-        ({"mean_": None}, "expected an array mean_ of float64, got None"),
+        ({"format": "something else"}, "must be a file of a bitrank hasher"),
+        ({"version": 2}, "must have format version 1, got 2"),
+        ({"header": None}, "must be a file of a bitrank hasher"),
+        ({"header": "{"}, "must hold a header of name, params and facts"),
+        ({"name": "Perceptron"}, "a hasher must be one of LSH, .*got 'Perceptron'"),
+        ({"name": ["ITQ", "LSH"]}, "must hold a header of name, params and facts"),
+        ({"name": "SpectralHashing"}, "expected the parameters of SpectralHashing"),
+        ({"params": [1]}, "must hold a header of name, params and facts"),
+        ({"params": {"n_bits": 4}}, "expected the parameters of ITQ"),
+        ({"params": PARAMS | {"n_bits": 0}}, "n_bits must be an int"),
+        ({"params": PARAMS | {"n_bits": 5}}, r"expected components_ of shape \(6, 5\), got \(6, 4\)"),
+        ({"params": PARAMS | {"n_iter": -1}}, "n_iter must be an int"),
+        ({"mean_": None}, "expected an array mean_ of floats, got None"),
         ({"mean_": np.zeros((6, 1))}, r"expected mean_ with 1 dimensions, got shape \(6, 1\)"),
         ({"mean_": np.zeros(5)}, r"expected components_ of shape \(5, 4\), got \(6, 4\)"),
-        ({"mean_": np.zeros(0)}, "expected an array mean_"),
-        ({"mean_": np.zeros(6, np.float32)}, "expected an array mean_ of float64, got float32"),
+        ({"mean_": np.zeros(0)}, r"expected components_ of shape \(0, 4\)"),
         ({"components_": np.full((6, 4), np.nan)}, "expected finite values in components_"),
-        ({"components_": np.full((6, 4), "a")}, "expected an array components_ of float64"),
+        ({"components_": np.full((6, 4), "a")}, "expected an array components_ of floats"),
         ({"feature_names_in_": np.array(["a"])}, "expected 6 feature names"),
         ({"feature_names_in_": np.zeros(6)}, "expected 6 feature names"),
     ],
 )
 def test_wrong_entries(change, message, tmp_path):
+    change = dict(change)
     path = tmp_path / "file"
     ITQ(n_bits=4, random_state=0).fit(vectors(d=6)).save(path)
     with np.load(path) as archive:
-        entries = dict(archive) | change
+        entries = dict(archive)
+    header = json.loads(str(entries["header"]))
+    entries["header"] = json.dumps(header | {name: change.pop(name) for name in ("name", "params") if name in change})
+    entries |= change
     with open(path, "wb") as file:
         np.savez(file, **{name: value for name, value in entries.items() if value is not None})
     with pytest.raises(ValueError, match=message):

@@ -47,19 +47,26 @@ def write_archive(path: File, kind: str, version: int, archive: Archive) -> None
 def read_archive(path: File, kind: str, version: int) -> Archive:
     """Read an archive of this kind, or raise a ValueError that says what is wrong with the file."""
     arrays = read_npz(path, what=f"a file of a {kind}")
-    if {"format", "version", "header"} - arrays.keys() or arrays["format"].tolist() != kind:
+    if arrays.keys().isdisjoint(("header", "hasher")) or str(arrays.pop("format", "")) != kind:
         raise ValueError(f"{path} must be a file of a {kind}, got entries {sorted(arrays)}")
-    found_version = arrays["version"].tolist()
+    found_version = arrays.pop("version", np.array(None)).tolist()
     if found_version != version:
         raise ValueError(f"{path} must have format version {version}, got {found_version}")
     try:
-        header = json.loads(str(arrays["header"].tolist()))
+        header = _header(arrays)
         name, params, facts = header["name"], header["params"], header["facts"]
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} must hold a header of name, params and facts, got {error}") from None
     if not (isinstance(name, str) and isinstance(params, dict) and isinstance(facts, dict)):
         raise ValueError(f"{path} must hold a header of name, params and facts, got {header!r:.80}")
-    return Archive(name, params, facts, {n: a for n, a in arrays.items() if n not in ("format", "version", "header")})
+    return Archive(name, params, facts, arrays)
+
+
+def _header(arrays: Arrays) -> Any:
+    if "hasher" in arrays:  # older files of hashers hold name and parameters as entries
+        name, params = arrays.pop("hasher").tolist(), json.loads(str(arrays.pop("params").tolist()))
+        return {"name": name, "params": params, "facts": {}}
+    return json.loads(str(arrays.pop("header").tolist()))
 
 
 def check_shapes(arrays: Arrays, shapes: dict[str, str], sides: dict[str, int]) -> None:

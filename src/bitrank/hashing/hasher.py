@@ -13,11 +13,12 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from bitrank.core.archives import Archive, check_shapes, write_archive
 from bitrank.core.arrays import to_rows
 from bitrank.core.checks import check_codes, check_count
 from bitrank.core.codes import pack
 from bitrank.core.types import Codes
-from bitrank.hashing import files
+from bitrank.hashing.registry import FORMAT, VERSION
 
 Floats = npt.NDArray[np.float64]
 
@@ -161,7 +162,31 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         if self._check_params(self.n_features_in_) != self.n_bits_:
             raise ValueError(f"n_bits must be the fitted {self.n_bits_}, got {self.n_bits}: fit again")
-        files.write(self, path)
+        arrays = {name: getattr(self, name) for name in self._learned}
+        if hasattr(self, "feature_names_in_"):
+            arrays["feature_names_in_"] = self.feature_names_in_.astype(str)
+        write_archive(path, FORMAT, VERSION, Archive(type(self).__name__, self.get_params(deep=False), {}, arrays))
+
+    @classmethod
+    def _from_archive(cls, archive: Archive) -> Self:
+        """Rebuild a fitted hasher, or raise a ValueError that says what is wrong with the archive."""
+        params, expected = archive.params, cls().get_params(deep=False).keys()
+        if not expected - cls._newer_params <= params.keys() <= expected:
+            raise ValueError(f"expected the parameters of {cls.__name__}, got {params}")
+        hasher = cls(**params)
+        check_shapes(archive.arrays, cls._learned, {})
+        learned = {name: archive.arrays[name].astype(np.float64) for name in cls._learned}
+        n_features = next(learned[name].shape[axes.index("d")] for name, axes in cls._learned.items() if "d" in axes)
+        n_bits = hasher._check_params(n_features)
+        check_shapes(learned, cls._learned, {"d": n_features, "k": n_bits})
+        names = archive.arrays.get("feature_names_in_")
+        if names is not None:
+            if names.dtype.kind != "U" or names.shape != (n_features,):
+                raise ValueError(f"expected {n_features} feature names, got {names.dtype} of shape {names.shape}")
+            hasher.feature_names_in_ = names.astype(object)
+        hasher.n_features_in_ = n_features
+        hasher._set(learned, n_bits)
+        return hasher
 
     def _set(self, learned: dict[str, Floats], n_bits: int) -> None:
         for name in self._learned:

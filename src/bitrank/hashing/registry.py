@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from typing import IO, TYPE_CHECKING
 
+from bitrank.core.archives import read_archive
 from bitrank.core.lazy import class_by_name
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
+
+FORMAT = "bitrank hasher"
+VERSION = 1
 
 # Every hasher and its module. A new one is a file and a line here; the contract tests run over all of them.
 HASHERS = {
@@ -61,6 +65,8 @@ def load_hasher(path: str | os.PathLike[str] | IO[bytes]) -> Hasher:
     >>> load_hasher("signs.npz")
     SignBits()
     """
-    from bitrank.hashing import files
-
-    return files.read(path, tuple(hasher_class(name) for name in HASHERS))
+    archive = read_archive(path, FORMAT, VERSION)
+    try:
+        return hasher_class(archive.name)._from_archive(archive)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} must be a file written by save: {error}") from error
