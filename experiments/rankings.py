@@ -13,8 +13,9 @@ from bitrank import RankingSVM
 from bitrank.core.types import Queries
 from bitrank.ranking import QueryAdaptiveRanker, Ranker, WhRank
 from bitrank.ranking.evidence.quadruplets import draw_quadruplets
-from bitrank.ranking.gate import choose as gate
-from bitrank.ranking.gate.held_out import Validation
+from bitrank.ranking.gate.choose import blend
+from bitrank.ranking.gate.folds import Validation
+from bitrank.ranking.gate.report import Scoring
 from experiments.data import Coded
 
 # Quadruplets that the paper drew; the number for MNIST where it does not say.
@@ -113,16 +114,16 @@ class Rankings:
         """QueryAdaptiveRanker by MAP; `with_blend` derives the default from the same training."""
         return self.learn(QueryAdaptiveRanker(scoring="map"))
 
-    def with_blend(self, scoring: gate.Scoring) -> QueryAdaptiveRanker:
+    def with_blend(self, scoring: Scoring) -> QueryAdaptiveRanker:
         """Return the query-adaptive ranker with the blend that another scoring chooses."""
-        line = gate.pick(self.query_adaptive.report_, scoring)
+        line = self.query_adaptive.report_.pick(scoring)
         ranker = copy.copy(self.query_adaptive)
         ranker.blend_ = 0.0 if line is None else line["blend"]
         return ranker
 
     def ranking_svm_map(self) -> Ranker:
         """Learn the choice of scoring="map", taken from the report of the default fit, from a new draw of all rows."""
-        line = gate.pick(self.ranking_svm.report_, "map")
+        line = self.ranking_svm.report_.pick("map")
         if line is None:
             return self.learn(bitrank.ranking.UniformRanker())
         drawn = draw_quadruplets(
@@ -135,5 +136,5 @@ class Rankings:
         )
         ranker = RankingSVM(self.coded.n_bits, C=(line["C_order"], line["C_tie"]))
         ranker.fit_constraints(self.coded.codes, drawn)
-        ranker.weights_ = gate.blend(ranker.weights_, line["blend"]).astype(np.float32)
+        ranker.weights_ = blend(ranker.weights_, line["blend"]).astype(np.float32)
         return ranker

@@ -15,7 +15,7 @@ from bitrank.core.types import Codes, Queries
 from bitrank.hashing import OnlineKernelHashing
 from bitrank.hashing.supervised.labelled import draw_pairs
 from bitrank.ranking.evidence.quadruplets import draw_quadruplets
-from bitrank.ranking.gate.near import mean_one
+from bitrank.ranking.gate.judge import mean_one
 from bitrank.ranking.networks.batches import LabelBatches
 from bitrank.ranking.networks.network import start_network, train
 from experiments.data import Data, Rows, draw_queries, make_hasher, split

@@ -302,6 +302,16 @@ MISTAKES = [
         "queries must be an array, got NoneType: give rows of numbers",
     ),
     ("scoring", lambda: RankingSVM(scoring="ndcg").fit(CODES, Y), "scoring must be one of"),
+    (
+        "scoring of pairs",
+        lambda: RankingSVM(scoring="map").fit_pairs(CODES, [[0, 1]], queries=CODES),
+        "scoring must be \"guarded\" for pairs, got 'map'",
+    ),
+    (
+        "validation of constraints",
+        lambda: RankingSVM(validation="classes").fit_constraints(CODES, [[0, 1, 2]]),
+        "validation must be \"rows\" for constraints, got 'classes'",
+    ),
     ("C negative", lambda: RankingSVM(C=-1).fit(CODES, Y), 'not negative (or "auto", offline), got -1'),
     (
         "pack signs",

@@ -17,7 +17,7 @@ from bitrank.core.ties import Floats, by_chunk
 from bitrank.core.types import Codes, Queries, Rows
 from bitrank.ranking.evidence.kinds import check_features, check_query_rows
 from bitrank.ranking.evidence.pairs import check_pairs
-from bitrank.ranking.networks.inputs import take
+from bitrank.ranking.networks.network import take
 from bitrank.ranking.ranker import Ranker
 
 FIGURES = ("map", "p10", "ndcg10", "recall100", "p100", "voc11")

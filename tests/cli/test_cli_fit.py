@@ -216,7 +216,6 @@ def test_random_labels_give_the_plain_distance(files, capsys):
         ("--labels query_labels.csv", "one label for each of the 600"),
         ("--labels labels.npy --queries queries.npy", "one row for each of the 600 codes, got 800"),
         ("--labels labels.npy --features values.npy", "RankingSVM cannot learn from features; QueryVectorRanker can"),
-        ("--labels labels.npy --collection codes.npy", "--collection must be left out for RankingSVM"),
         (
             "--labels labels.npy --ranker WhRank --scoring map",
             "options of WhRank must be among n_bits, n_pairs, random_state, got scoring",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitrank import load_ranker
+from bitrank import RankingSVM, load_ranker
 from bitrank.clicks import ClickLearner, Page, estimate_propensities, explore, replay
 from bitrank.clicks import gate as click_gate
 from bitrank.clicks import learn as learner_module
@@ -20,7 +20,6 @@ from bitrank.clicks.walks import ClickLog
 from bitrank.core.codes import hamming, pack, signs, weighted_hamming
 from bitrank.core.metrics import average_precision, precision_at
 from bitrank.ranking import UniformRanker
-from bitrank.ranking.weights import ranker_of_weights
 
 ONES = np.ones(20)
 
@@ -304,7 +303,7 @@ def evidence(itq_digits):
 
 def test_win_rates_equal_those_counted_one_by_one(evidence, itq_digits):
     weights = np.random.default_rng(3).random(32).astype(np.float32)
-    rates = win_rates(evidence[:15], ranker_of_weights(weights), itq_digits.codes)
+    rates = win_rates(evidence[:15], RankingSVM.from_weights(weights), itq_digits.codes)
     for page, (every, near) in zip(evidence[:15], rates, strict=True):
         scores = np.zeros((len(page.anchors), len(page.clicked), len(page.drawn)))
         for row, anchor in enumerate(page.anchors):
@@ -316,7 +315,7 @@ def test_win_rates_equal_those_counted_one_by_one(evidence, itq_digits):
         few = scores[:, page.clicked_near][:, :, page.drawn_near]
         assert near == pytest.approx(few.mean()) if few.size else np.isnan(near)
     plain = win_rates(evidence[:15], None, itq_digits.codes)
-    ones = win_rates(evidence[:15], ranker_of_weights(np.ones(32)), itq_digits.codes)
+    ones = win_rates(evidence[:15], RankingSVM.from_weights(np.ones(32)), itq_digits.codes)
     np.testing.assert_array_equal(plain, ones)
 
 
@@ -339,7 +338,7 @@ def test_only_explored_clicks_are_evidence():
 def test_random_clicks_win_half_the_comparisons_under_any_ranking(itq_digits, seed, n):
     """Also where a version other than Hamming ranked the pages, and among near items alone."""
     weights = np.random.default_rng(seed).lognormal(size=(2, 32)).astype(np.float32)
-    ranked_by, other = map(ranker_of_weights, weights)
+    ranked_by, other = map(RankingSVM.from_weights, weights)
     users = SimulatedUsers(itq_digits.codes, itq_digits.y, at_random=1.0, random_state=seed)
     evidence = evidence_of(users, itq_digits.codes, n, ranked_by, seed)
     for judged in (None, ranked_by, other):
@@ -349,7 +348,7 @@ def test_random_clicks_win_half_the_comparisons_under_any_ranking(itq_digits, se
 
 
 def test_the_gate_needs_pages_and_stronger_evidence_at_every_look(evidence, itq_digits):
-    ones, evidence, codes = ranker_of_weights(np.ones(32)), evidence[:80], itq_digits.codes
+    ones, evidence, codes = RankingSVM.from_weights(np.ones(32)), evidence[:80], itq_digits.codes
     gain = gain_of(evidence, codes)
     few = decide(evidence[: MIN_PAGES - 1], gain, ones, None, codes, 1)
     assert not few.activate
@@ -366,8 +365,8 @@ def test_the_gate_needs_pages_and_stronger_evidence_at_every_look(evidence, itq_
 def test_the_gate_refuses_worse_weights_and_raises_the_alarm(evidence, itq_digits):
     """A few random bits rank worse than all of them."""
     codes = itq_digits.codes
-    gain, ones = gain_of(evidence, codes), ranker_of_weights(np.ones(32))
-    bad = ranker_of_weights((np.random.default_rng(0).random(32) < 0.15).astype(np.float32))
+    gain, ones = gain_of(evidence, codes), RankingSVM.from_weights(np.ones(32))
+    bad = RankingSVM.from_weights((np.random.default_rng(0).random(32) < 0.15).astype(np.float32))
     kept = decide(evidence, gain, bad, None, codes, 1)
     assert not kept.activate
     assert "worse than active" in kept.reason
@@ -529,7 +528,7 @@ def test_the_sample_may_change_with_the_collection(itq_digits):
 def test_a_replay_learns_as_a_learner_does(itq_digits, few_steps):
     users, codes = digits_users(itq_digits), itq_digits.codes
     pages = [users.page() for _ in range(80)]
-    start = ranker_of_weights(np.random.default_rng(0).random(32))
+    start = RankingSVM.from_weights(np.random.default_rng(0).random(32))
     replayed = replay(pages, codes, ranker=start, random_state=0)
     assert replayed.n_pages == 80
     assert replayed.n_clicks == sum(page.clicked.sum() for page in pages)

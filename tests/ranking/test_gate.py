@@ -11,7 +11,8 @@ from bitrank.core.metrics import average_precision, precision_at
 from bitrank.ranking import QueryAdaptiveRanker
 from bitrank.ranking.evidence.kinds import LabelEvidence, QueryRows
 from bitrank.ranking.gate import choose as gate
-from bitrank.ranking.gate import held_out, near
+from bitrank.ranking.gate import folds, judge
+from bitrank.ranking.gate.report import Report
 
 N_BITS = 24
 
@@ -43,7 +44,7 @@ def labelled(codes, y, magnitudes=None):
 
 
 def choose(codes, y, learn, seed=0, magnitudes=None, **options):
-    return gate.choose(labelled(codes, y, magnitudes), learn, random=np.random.default_rng(seed), **options)
+    return gate.choose_by_labels(labelled(codes, y, magnitudes), learn, random=np.random.default_rng(seed), **options)
 
 
 def test_a_race_judges_the_best_few_of_the_first_fold_in_the_others():
@@ -57,15 +58,15 @@ def test_a_race_judges_the_best_few_of_the_first_fold_in_the_others():
             if wanted is None or {"name": name} in wanted:
                 yield {"name": name}, factor.astype(np.float32)
 
-    choice = choose(codes, y, learn, race=True, cross_validate=True)
-    assert choice.params == {"name": "good"}
+    report = choose(codes, y, learn, race=True, cross_validate=True)
+    assert report.params == {"name": "good"}
     assert [wanted is None for wanted in asked] == [True, False, False]
     assert asked[1] == asked[2]
     assert {"name": "good"} in asked[1]
     assert 3 <= len(asked[1]) <= 9
-    assert {line["name"] for line in choice.report[1:]} == {params["name"] for params in asked[1]}
+    assert {line["name"] for line in report[1:]} == {params["name"] for params in asked[1]}
     everyone = choose(codes, y, candidates(good=GOOD), cross_validate=True)
-    assert choice.blend == everyone.blend
+    assert report.blend == everyone.blend
 
 
 # Blending -------------------------------------------------------------------------------------------------------------
@@ -95,24 +96,25 @@ def test_blend_of_nothing_is_uniform():
 @pytest.mark.parametrize("validation", ["rows", "classes"])
 def test_a_good_factor_is_picked_and_a_bad_one_is_not(scoring, validation):
     codes, y = data()
-    choice = choose(codes, y, candidates(bad=BAD, good=GOOD), scoring=scoring, validation=validation)
-    assert choice.params == {"name": "good"}
-    assert choice.blend in gate.BLENDS
-    assert choice.report[0].keys() == {"blend", "map", "p10", "map_error", "p10_error"}
-    assert choice.report[0]["blend"] == 0.0
-    tried = [(line["name"], line["blend"]) for line in choice.report[1:]]
+    report = choose(codes, y, candidates(bad=BAD, good=GOOD), scoring=scoring, validation=validation)
+    assert report.params == {"name": "good"}
+    assert report.blend in gate.BLENDS
+    assert report[0].keys() == {"blend", "map", "p10", "map_error", "p10_error"}
+    assert report[0]["blend"] == 0.0
+    tried = [(line["name"], line["blend"]) for line in report[1:]]
     assert tried == [(name, amount) for name in ("bad", "good") for amount in gate.BLENDS]
-    chosen = next(line for line in choice.report if line["blend"] == choice.blend and line.get("name") == "good")
+    chosen = next(line for line in report if line["blend"] == report.blend and line.get("name") == "good")
     figure = "p10" if scoring == "p10" else "map"
-    assert chosen[figure] > choice.report[0][figure]
+    assert chosen[figure] > report[0][figure]
 
 
 @pytest.mark.parametrize("scoring", ["guarded", "map", "p10"])
 def test_only_bad_factors_leave_uniform_weights(scoring):
     codes, y = data()
-    choice = choose(codes, y, candidates(bad=BAD), scoring=scoring)
-    assert choice[:2] == (None, 0.0)
-    assert len(choice.report) == 1 + len(gate.BLENDS)
+    report = choose(codes, y, candidates(bad=BAD), scoring=scoring)
+    assert not report.accepted
+    assert report.blend == 0.0
+    assert len(report) == 1 + len(gate.BLENDS)
 
 
 def test_noise_leaves_uniform_weights():
@@ -121,8 +123,8 @@ def test_noise_leaves_uniform_weights():
     noise = np.random.default_rng(3).exponential(size=(3, N_BITS)).astype(np.float32)
     kept = 0
     for seed in range(5):
-        choice = choose(codes, y, candidates(**{str(i): factor for i, factor in enumerate(noise)}), seed=seed)
-        kept += choice.params is None
+        report = choose(codes, y, candidates(**{str(i): factor for i, factor in enumerate(noise)}), seed=seed)
+        kept += not report.accepted
     assert kept == 5
 
 
@@ -131,15 +133,11 @@ def test_guarded_never_picks_what_lowers_precision_at_10(seed):
     codes, y = data(300, seed=seed, n_good=2)
     rng = np.random.default_rng(seed)
     some = {str(i): (rng.exponential(size=N_BITS) + GOOD * rng.random()).astype(np.float32) for i in range(5)}
-    choice = choose(codes, y, candidates(**some), seed=seed)
-    if choice.params is not None:
-        lines = [
-            line
-            for line in choice.report[1:]
-            if line["blend"] == choice.blend and line["name"] == choice.params["name"]
-        ]
-        assert lines[0]["p10"] >= choice.report[0]["p10"]
-        assert lines[0]["map"] > choice.report[0]["map"]
+    report = choose(codes, y, candidates(**some), seed=seed)
+    if report.accepted:
+        lines = [line for line in report[1:] if line["blend"] == report.blend and line["name"] == report.params["name"]]
+        assert lines[0]["p10"] >= report[0]["p10"]
+        assert lines[0]["map"] > report[0]["map"]
 
 
 def test_guard_refuses_a_gain_in_map_that_costs_precision_at_10():
@@ -153,11 +151,11 @@ def test_guard_refuses_a_gain_in_map_that_costs_precision_at_10():
     only = np.where(np.arange(N_BITS) < 3, 1.0, 0.0).astype(np.float32)
     codes = pack(bits)
     unguarded = choose(codes, y, candidates(only=only), scoring="map")
-    figures = {line["blend"]: line for line in unguarded.report}
+    figures = {line["blend"]: line for line in unguarded}
     assert figures[unguarded.blend]["map"] > figures[0.0]["map"] + 0.05
     assert figures[unguarded.blend]["p10"] < figures[0.0]["p10"]
     guarded = choose(codes, y, candidates(only=only))
-    assert guarded.report == unguarded.report
+    assert guarded == unguarded
     assert guarded.blend != unguarded.blend
     assert figures[guarded.blend]["p10"] >= figures[0.0]["p10"]
 
@@ -177,18 +175,18 @@ def test_factor_may_be_a_function_of_the_queries():
 
 def test_a_candidate_that_one_fold_lacks_is_not_compared():
     codes, y = data()
-    folds = []
+    asked = []
 
     def learn(rows):
-        folds.append(rows)
+        asked.append(rows)
         yield {"name": "always"}, BAD
-        if len(folds) == 1:
+        if len(asked) == 1:
             yield {"name": "once"}, GOOD
 
-    choice = choose(codes, y, learn, validation="classes")
-    assert len(folds) == 2
-    assert {line.get("name") for line in choice.report} == {None, "always"}
-    assert choice.params is None
+    report = choose(codes, y, learn, validation="classes")
+    assert len(asked) == 2
+    assert {line.get("name") for line in report} == {None, "always"}
+    assert not report.accepted
 
 
 def test_bad_options():
@@ -213,7 +211,7 @@ def test_rows_are_held_out_once():
     (rows,) = seen
     assert len(rows) == 266
     assert (np.diff(rows) > 0).all()
-    (fold,) = held_out.split(y, "rows", np.random.default_rng(0))
+    (fold,) = folds.split_labels(y, "rows", np.random.default_rng(0))
     np.testing.assert_array_equal(fold.learn, rows)
     assert not np.isin(fold.queries, fold.learn).any()
     assert not np.isin(fold.sample, fold.learn).any()
@@ -228,8 +226,8 @@ def test_few_rows_are_held_out_in_turn(monkeypatch):
     left_out = [set(range(400)) - set(rows) for rows in seen]
     assert sorted(len(part) for part in left_out) == [133, 133, 134]
     assert set.union(*left_out) == set(range(400))
-    monkeypatch.setattr(held_out, "_FEW_ROWS", 399)
-    assert len(held_out.split(y, "rows", np.random.default_rng(0), cross_validate=True)) == 1
+    monkeypatch.setattr(folds, "_FEW_ROWS", 399)
+    assert len(folds.split_labels(y, "rows", np.random.default_rng(0), cross_validate=True)) == 1
 
 
 @pytest.mark.parametrize("n_classes", [4, 5, 9])
@@ -242,7 +240,7 @@ def test_whole_classes_are_held_out_each_in_turn(n_classes):
     assert first | second == set(range(n_classes))
     assert not first & second
     assert abs(len(first) - len(second)) <= 1
-    for fold, rows in zip(held_out.split(y, "classes", np.random.default_rng(0)), seen, strict=True):
+    for fold, rows in zip(folds.split_labels(y, "classes", np.random.default_rng(0)), seen, strict=True):
         np.testing.assert_array_equal(fold.learn, rows)
         for part in (fold.queries, fold.sample, fold.collection):
             assert not set(y[part]) & set(y[fold.learn])
@@ -250,10 +248,10 @@ def test_whole_classes_are_held_out_each_in_turn(n_classes):
 
 
 def test_large_collections_are_sampled(monkeypatch):
-    monkeypatch.setattr(held_out, "_MOST_QUERIES", 20)
-    monkeypatch.setattr(held_out, "_MOST_ITEMS", 50)
+    monkeypatch.setattr(folds, "_MOST_QUERIES", 20)
+    monkeypatch.setattr(folds, "_MOST_ITEMS", 50)
     _, y = data()
-    (fold,) = held_out.split(y, "rows", np.random.default_rng(0))
+    (fold,) = folds.split_labels(y, "rows", np.random.default_rng(0))
     assert (len(fold.queries), len(fold.sample), len(fold.collection)) == (20, 50, 400)
 
 
@@ -263,7 +261,7 @@ def test_large_collections_are_sampled(monkeypatch):
 def direct_figures(codes, y, fold, weights):
     """By the reference distances and the metrics: MAP in the query's half of the sample, P@10 in the collection."""
     ap, p10 = [], []
-    halves = held_out._halves(y, fold.queries, fold.sample)
+    halves = judge.halves(y, fold.queries, fold.sample)
     in_half = [(fold.queries[place], items, ap) for half, items in halves for place in half]
     for query, items, out in in_half + [(query, fold.collection, p10) for query in fold.queries]:
         row = None if weights is None else weights[query]
@@ -282,7 +280,7 @@ def test_halves_share_nothing_and_hold_every_class():
     y = np.repeat([3, 5, 9], [300, 200, 101])
     random = np.random.default_rng(0)
     rows = random.permutation(len(y))
-    first, second = held_out._halves(y, rows[:100], rows[100:])
+    first, second = judge.halves(y, rows[:100], rows[100:])
     assert not set(first[0]) & set(second[0])
     assert not set(first[1]) & set(second[1])
     assert sorted([*first[0], *second[0]]) == list(range(100))
@@ -291,7 +289,7 @@ def test_halves_share_nothing_and_hold_every_class():
         assert counts.min() > 0
         assert np.abs(np.diff(counts, axis=0)).max() <= 1
     # A class too small to be halved: all in all.
-    ((places, items),) = held_out._halves(np.r_[y, 7], rows[:100], np.r_[rows[100:], len(y)])
+    ((places, items),) = judge.halves(np.r_[y, 7], rows[:100], np.r_[rows[100:], len(y)])
     assert len(places) == 100
     assert len(items) == 502
 
@@ -303,53 +301,53 @@ def test_figures_equal_a_direct_computation(validation, with_magnitudes):
     magnitudes = (
         np.random.default_rng(4).integers(1, 5, size=(200, N_BITS)).astype(np.float32) if with_magnitudes else None
     )
-    fold = held_out.split(y, validation, np.random.default_rng(0))[0]
-    judge = held_out.HeldOut(labelled(codes, y, magnitudes), fold)
+    fold = folds.split_labels(y, validation, np.random.default_rng(0))[0]
+    held_out = judge.HeldOutLabels(labelled(codes, y, magnitudes), fold)
     # Without magnitudes the rival is Hamming, with them the asymmetric distance.
-    for got, want in zip(judge.judge(), direct_figures(codes, y, fold, magnitudes), strict=True):
+    for got, want in zip(held_out.judge()[:2], direct_figures(codes, y, fold, magnitudes), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6)
     # Powers of two with a mean of 1: blends are exact in float32, and so are their ties.
     factor = np.where(np.arange(N_BITS) % 2, 0.5, 1.5).astype(np.float32)
-    for amount, scores in judge.judge_blends(factor, gate.BLENDS):
+    for amount, scores in held_out.judge_blends(factor, gate.BLENDS):
         if amount not in (0.25, 1.0):
             continue
         weights = (1 - amount + amount * factor) * (1 if magnitudes is None else magnitudes) * np.ones((200, 1))
-        for got, want in zip(scores, direct_figures(codes, y, fold, weights.astype(np.float32)), strict=True):
+        for got, want in zip(scores[:2], direct_figures(codes, y, fold, weights.astype(np.float32)), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 def test_precision_at_10_of_a_few_nearest_is_that_of_all(monkeypatch):
     codes, y = data(300)
-    fold = held_out.split(y, "rows", np.random.default_rng(0))[0]
+    fold = folds.split_labels(y, "rows", np.random.default_rng(0))[0]
     rng = np.random.default_rng(0)
     magnitudes = rng.random((300, N_BITS)).astype(np.float32)  # no ties: the nearest 40 are the same, however found
-    _, all_p10 = held_out.HeldOut(labelled(codes, y, magnitudes), fold).judge()
-    monkeypatch.setattr(near, "_NEAREST", 40)
-    _, near_p10 = held_out.HeldOut(labelled(codes, y, magnitudes), fold).judge()
+    all_p10 = judge.HeldOutLabels(labelled(codes, y, magnitudes), fold).judge().p10
+    monkeypatch.setattr(judge, "_NEAREST", 40)
+    near_p10 = judge.HeldOutLabels(labelled(codes, y, magnitudes), fold).judge().p10
     np.testing.assert_allclose(near_p10, all_p10)
 
 
 def test_queries_without_a_similar_item_are_left_out():
     codes, y = data(60)
     y = y.copy()
-    fold = held_out.split(y, "rows", np.random.default_rng(0))[0]
+    fold = folds.split_labels(y, "rows", np.random.default_rng(0))[0]
     y[fold.queries[0]] = 99
-    judge = held_out.HeldOut(labelled(codes, y), fold)
-    assert len(judge.queries) == sum((y[fold.sample] == y[query]).sum() > 1 for query in fold.queries)
-    assert len(judge.queries) < len(fold.queries)
-    assert np.isfinite(judge.judge()).all()
+    held_out = judge.HeldOutLabels(labelled(codes, y), fold)
+    assert len(held_out.queries) == sum((y[fold.sample] == y[query]).sum() > 1 for query in fold.queries)
+    assert len(held_out.queries) < len(fold.queries)
+    assert np.isfinite(held_out.judge().ap).all()
 
 
 def test_with_magnitudes_the_rival_is_the_asymmetric_distance():
     # The magnitudes alone tell which bits are right, so a factor that knows it too adds nothing.
     codes, y = data()
     magnitudes = np.tile(GOOD, (len(y), 1))
-    choice = choose(codes, y, candidates(same=np.ones(N_BITS, np.float32)), magnitudes=magnitudes)
-    assert choice.params is None
+    report = choose(codes, y, candidates(same=np.ones(N_BITS, np.float32)), magnitudes=magnitudes)
+    assert not report.accepted
     plain = choose(codes, y, candidates(good=GOOD))
-    assert choice.report[0]["map"] > plain.report[0]["map"] + 0.05
-    full = next(line for line in plain.report if line["blend"] == 1.0)
-    assert choice.report[0]["map"] == pytest.approx(full["map"], abs=1e-3)
+    assert report[0]["map"] > plain[0]["map"] + 0.05
+    full = next(line for line in plain if line["blend"] == 1.0)
+    assert report[0]["map"] == pytest.approx(full["map"], abs=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -365,3 +363,47 @@ def test_random_labels_keep_the_query_as_it_is(itq_digits, learner, seed):
     weights = ranker.queries_for(itq_digits.query_values).weights
     scale = sizes.mean(axis=1, keepdims=True) / weights.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(weights * scale, sizes, rtol=1e-5)
+
+
+# The report -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scoring", ["guarded", "map", "p10"])
+def test_a_report_knows_its_winner_and_what_it_gains(scoring):
+    codes, y = data()
+    report = choose(codes, y, candidates(bad=BAD, good=GOOD), scoring=scoring)
+    figure = "p10" if scoring == "p10" else "map"
+    assert report.accepted
+    assert report.figure == figure
+    assert report.winner in report[1:]
+    assert report.params == {"name": "good"}
+    assert report.blend == report.winner["blend"]
+    assert report.before == {name: report[0][name] for name in ("map", "p10")}
+    assert report.after == {name: report.winner[name] for name in ("map", "p10")}
+    assert report.gain == pytest.approx(report.after[figure] - report.before[figure])
+    assert report.gain > 4 * report.gain_error == 4 * report.winner[f"{figure}_error"]
+    again = Report.load(report.stored(), "guarded")
+    assert (again, again.winner, again.scoring) == (report, report.winner, scoring)
+    older = Report.load(list(report), scoring)  # files of before held the lines alone
+    assert older.winner == report.winner
+
+
+def test_a_report_without_a_winner():
+    codes, y = data()
+    refused = choose(codes, y, candidates(bad=BAD))
+    for report in (refused, Report()):
+        assert not report.accepted
+        assert (report.winner, report.blend, report.gain, report.gain_error, report.inputs) == (
+            None,
+            0.0,
+            0.0,
+            0.0,
+            None,
+        )
+        assert report.params == {}
+        assert report.after == report.before
+    assert refused.before.keys() == {"map", "p10"}
+    assert Report().before == {}
+    for bad in ({"lines": [{"blend": 0.0}, {"blend": 1.0}]}, {"rows": []}, 7, [1]):
+        with pytest.raises(ValueError, match="expected a report of lines, got"):
+            Report.load(bad, "guarded")

@@ -12,7 +12,8 @@ from bitrank.core.metrics import ndcg_at
 from bitrank.ranking import QueryAdaptiveRanker
 from bitrank.ranking.evidence.kinds import PairEvidence, QueryRows, check_pair_evidence
 from bitrank.ranking.evidence.pairs import check_pairs, read_qrels
-from bitrank.ranking.gate import pair_gate
+from bitrank.ranking.gate.folds import split_pairs
+from bitrank.ranking.gate.judge import HeldOutPairs
 from bitrank.ranking.networks.batches import PairBatches
 
 N_BITS = 24
@@ -179,7 +180,7 @@ def evidence(seed=0, reals=False):
 @pytest.mark.parametrize("new_share", [0.0, 1 / 3])
 def test_folds_share_neither_queries_nor_new_items(new_share):
     pairs = evidence().pairs
-    folds = pair_gate.split(pairs, new_share, np.random.default_rng(0))
+    folds = split_pairs(pairs, new_share, np.random.default_rng(0))
     assert sorted(np.concatenate([fold.queries for fold in folds])) == sorted(set(pairs[:, 0]))
     for fold in folds:
         assert not set(pairs[fold.learn, 0]) & set(fold.queries)
@@ -190,8 +191,8 @@ def test_folds_share_neither_queries_nor_new_items(new_share):
 @pytest.mark.parametrize("reals", [False, True])
 def test_figures_equal_a_direct_computation(reals):
     data = evidence(reals=reals)
-    fold = pair_gate.split(data.pairs, 1 / 3, np.random.default_rng(0))[0]
-    judge = pair_gate.HeldOutPairs(data, fold, False, False, np.random.default_rng(0))
+    fold = split_pairs(data.pairs, 1 / 3, np.random.default_rng(0))[0]
+    judge = HeldOutPairs(data, fold, False, False, np.random.default_rng(0))
     gains = np.zeros((len(data.queries.codes), len(data.codes)))
     gains[data.pairs[:, 0], data.pairs[:, 1]] = 2.0 ** data.pairs[:, 2] - 1
     rows = np.sort(fold.queries)
@@ -206,11 +207,11 @@ def test_figures_equal_a_direct_computation(reals):
 
     everything, new = np.ones(len(data.codes), bool), np.isin(np.arange(len(data.codes)), fold.new_items)
     got = judge.judge()
-    np.testing.assert_allclose(got[:, 0], direct(own, everything), rtol=1e-5)
-    np.testing.assert_allclose(got[:, 1], direct(own, new), rtol=1e-5)
+    np.testing.assert_allclose(got.ndcg10, direct(own, everything), rtol=1e-5)
+    np.testing.assert_allclose(got.new_ndcg10, direct(own, new), rtol=1e-5)
     for amount, scores in judge.judge_blends(lambda numbers: factor, (0.5, 1.0)):
         blended = (1 - amount) * own + amount * factor
-        np.testing.assert_allclose(scores[:, 0], direct(blended, everything), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(scores.ndcg10, direct(blended, everything), rtol=1e-4, atol=1e-4)
 
 
 def test_one_query_alone_cannot_be_held_out():

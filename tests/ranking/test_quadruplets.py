@@ -16,8 +16,9 @@ from bitrank.ranking.evidence.constraints import (
     triplets_from_grades,
     triplets_from_ranking,
 )
+from bitrank.ranking.evidence.kinds import LabelEvidence, QueryRows
 from bitrank.ranking.evidence.quadruplets import draw_quadruplets
-from bitrank.ranking.evidence.sampling import SAMPLINGS, draw_samplings
+from bitrank.ranking.evidence.sampling import SAMPLINGS, label_samples
 
 repeatable = settings(derandomize=True)
 
@@ -269,9 +270,15 @@ def test_bad_arguments():
 # Several ways ---------------------------------------------------------------------------------------------------------
 
 
-def test_draw_samplings_draws_as_each_way_does():
+def drawn_by(y, n, codes, samplings=SAMPLINGS):
+    evidence = LabelEvidence(codes, y, QueryRows(codes, None), None, 8 * codes.shape[1])
+    samples = label_samples(evidence, n, samplings, np.random.default_rng(0), lambda: np.arange(len(y)))
+    return [(sampling, constraints.rows) for sampling, constraints in samples.draw(None, samplings)]
+
+
+def test_label_samples_draw_as_each_way_does():
     y, codes = np.arange(300) % 3, random_codes(300, 32)
-    drawn = list(draw_samplings(y, 40, codes=codes, random=np.random.default_rng(0)))
+    drawn = drawn_by(y, 40, codes)
     assert [sampling for sampling, _ in drawn] == list(SAMPLINGS)
     random = np.random.default_rng(0)
     for way, rows in drawn:
@@ -279,18 +286,18 @@ def test_draw_samplings_draws_as_each_way_does():
         np.testing.assert_array_equal(rows, want)
 
 
-def test_draw_samplings_leaves_out_what_finds_nothing_but_not_the_last():
+def test_label_samples_leave_out_what_finds_nothing_but_not_the_last():
     y, codes = np.concatenate([np.zeros(3, int), np.arange(1, 58)]), random_codes(60, 512)
     near, uniform = {"strategy": "near", "n_neighbors": 3}, {"strategy": "uniform"}
 
     def ways(*some):
-        return [way for way, _ in draw_samplings(y, 10, codes=codes, samplings=some, random=np.random.default_rng(0))]
+        return [way for way, _ in drawn_by(y, 10, codes, some)]
 
     assert ways(near, uniform) == [uniform]
     with pytest.raises(ValueError, match="found no query"):
         ways(uniform, near)
     with pytest.raises(ValueError, match="at least two classes"):
-        list(draw_samplings(y * 0, 10, codes=codes, random=np.random.default_rng(0)))
+        drawn_by(y * 0, 10, codes)
 
 
 # Triplets -------------------------------------------------------------------------------------------------------------

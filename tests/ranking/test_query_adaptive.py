@@ -11,6 +11,7 @@ from bitrank.core.codes import signs
 from bitrank.ranking import QueryAdaptiveRanker, query_adaptive
 from bitrank.ranking.evidence.kinds import LabelEvidence, QueryRows
 from bitrank.ranking.gate.choose import BLENDS
+from bitrank.ranking.gate.report import Report
 from bitrank.ranking.networks.loss import Adam, loss_gradient
 
 
@@ -45,6 +46,9 @@ def test_gradient_of_large_scores_is_finite():
     np.testing.assert_allclose(got.sum(axis=1), 0, atol=1e-6)  # a constant added to all scores changes nothing
 
 
+NOTHING, GAIN = ({"map": figure, "p10": figure, "map_error": 0.01, "p10_error": 0.01} for figure in (0.5, 0.9))
+
+
 @pytest.mark.parametrize("reals", [False, True])
 def test_one_step_follows_the_gradient_of_the_whole_model(monkeypatch, reals):
     rng = np.random.default_rng(0)
@@ -54,8 +58,14 @@ def test_one_step_follows_the_gradient_of_the_whole_model(monkeypatch, reals):
     seen = []
     monkeypatch.setattr(Adam, "step", lambda self, gradient, schedule: seen.append(gradient))
     evidence = LabelEvidence(codes, y, QueryRows(codes, magnitudes), None, 5)
-    learner = query_adaptive._LabelLearner(QueryAdaptiveRanker(n_steps=1), evidence, np.random.default_rng(1))
-    learner._train(learner.batches(None), "")
+    random = np.random.default_rng(1)
+    monkeypatch.setattr(QueryAdaptiveRanker, "_random", lambda self: random)
+    monkeypatch.setattr(
+        query_adaptive.gate,
+        "choose_by_labels",
+        lambda *_, **__: Report([{"blend": 0.0, **NOTHING}, {"blend": 1.0, **GAIN}]),
+    )
+    QueryAdaptiveRanker(n_steps=1)._fit_labels(evidence)
     batch = np.random.default_rng(1)
     queries, items = batch.integers(12, size=12), batch.integers(12, size=12)
     similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from bitrank import Index, QueryVectorRanker, load_ranker
 from bitrank.core.archives import read_archive, write_archive
 from bitrank.core.codes import distances, pack, signs, split_vectors, unpack
-from bitrank.ranking.gate import near
+from bitrank.ranking.gate import judge
 from bitrank.ranking.gate.choose import BLENDS
 from bitrank.ranking.networks.batches import LabelBatches
 from bitrank.ranking.networks.loss import Adam
@@ -127,7 +127,7 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden, with_reals):
     bits = signs(codes, n_bits)
     inputs = np.hstack([bits, rng.normal(size=(12, 2)), np.ones((12, 1))]).astype(np.float32)
     start = start_network(n_bits, n_inputs, rng, n_hidden=n_hidden)
-    filled = Network(*(rng.normal(size=array.shape).astype(np.float32) for array in start))
+    filled = Network(*(rng.normal(size=array.shape).astype(np.float32) for array in start[:4]))
     seen = []
     monkeypatch.setattr(Adam, "step", lambda self, gradient, schedule: seen.append(gradient))
     newness = rng.random(7).astype(np.float32)
@@ -166,7 +166,7 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden, with_reals):
         scores = np.hstack([vectors[:12] @ bits[items].T, passed_over])
         return direct_loss(scores, np.hstack([similar, np.zeros((12, 512), bool)])) + pull
 
-    at = [array.astype(float) for array in filled][: 4 if n_hidden else 2]
+    at = [array.astype(float) for array in filled[: 4 if n_hidden else 2]]
     assert len(seen) == len(at)
     for place, gradient in enumerate(seen):
         numeric = differences(lambda array, place=place: loss(*at[:place], array, *at[place + 1 :]), at[place])
@@ -203,7 +203,7 @@ def test_float_queries_of_digits_rank_better_than_by_the_asymmetric_distance(itq
 def test_precision_at_10_is_judged_beyond_the_nearest_by_hamming(itq_digits, monkeypatch):
     """Turned bits bring far items to the top; the gate sees them, also where few of the nearest are looked at."""
     whole = fast().fit(itq_digits.codes[:900], itq_digits.y[:900]).report_[-1]
-    monkeypatch.setattr(near, "_NEAREST", 200)
+    monkeypatch.setattr(judge, "_NEAREST", 200)
     few = fast().fit(itq_digits.codes[:900], itq_digits.y[:900]).report_[-1]
     assert few["p10"] == pytest.approx(whole["p10"], abs=1e-3)
 

@@ -16,12 +16,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bitrank
-from bitrank import Index, load_ranker
+from bitrank import Index, RankingSVM, load_ranker
 from bitrank.core.codes import pack, weighted_hamming
 from bitrank.core.types import Queries
 from bitrank.evaluation import evaluate_rankings
 from bitrank.ranking import RANKERS, QueryAdaptiveRanker, Ranker, ranker_class
-from bitrank.ranking.weights import ranker_of_weights
 
 N_BITS = 13
 NEEDS_REALS = {"WhRank", "AgreementRanker"}
@@ -104,7 +103,7 @@ def test_queries_for_is_what_a_search_takes(name, reals, fitted):
 def test_rankers_of_one_weight_per_bit_say_so(name, fitted):
     weights = fitted[name].one_weight_per_bit()
     assert (weights is not None) == (name in {"MDSHRanker", "OnlineRankingSVM", "RankingSVM", "WhRank"})
-    same = fitted[name] if weights is None else ranker_of_weights(weights)
+    same = fitted[name] if weights is None else RankingSVM.from_weights(weights)
     for asked in (CODES[:9], VALUES[:9]):
         for expected, found in zip(fitted[name].queries_for(asked), same.queries_for(asked), strict=True):
             np.testing.assert_array_equal(found, expected)

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from serving import serving
 
-from bitrank import ITQ, QueryVectorRanker
+from bitrank import ITQ, QueryVectorRanker, RankingSVM
 from bitrank.clicks import LoggedPage, Page
 from bitrank.clicks import gate as click_gate
 from bitrank.clicks import learn as learner
 from bitrank.datasets import digits
 from bitrank.index import Index
-from bitrank.ranking.weights import ranker_of_weights
 from bitrank.service import sources
 from bitrank.service.service import Service
 from bitrank.service.settings import Settings
@@ -349,7 +348,7 @@ def test_a_ranker_learned_offline_is_the_first_version(collection, tmp_path):
             assert [result["id"] for result in results] == expected
     url = f"sqlite:///{tmp_path / 'other.db'}"
     with pytest.raises(ValueError, match="the ranker must rank codes of 32 bits, got 16"):
-        Service(source(collection), url, Settings(), ranker_of_weights(np.ones(16)))
+        Service(source(collection), url, Settings(), RankingSVM.from_weights(np.ones(16)))
 
 
 @pytest.mark.slow
@@ -357,7 +356,7 @@ def test_a_ranker_learned_offline_is_activated_once(collection, tmp_path):
     """A restart does not undo a user's choice, also when the collection changed; another file is another version."""
     codes, labels = collection
     first, second = (QueryVectorRanker(n_steps=2, n_hidden=4, random_state=n).fit(codes, labels) for n in (0, 1))
-    third = ranker_of_weights(np.linspace(1, 2, 32))
+    third = RankingSVM.from_weights(np.linspace(1, 2, 32))
     with serving(source(collection), tmp_path, ranker=first) as client:
         client.post("/profiles/default/versions", json={"weights": [1.0] * 32})
         client.post("/profiles/default/versions/2/activate")

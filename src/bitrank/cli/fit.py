@@ -17,8 +17,6 @@ from bitrank.ranking.registry import RANKERS
 if TYPE_CHECKING:
     from bitrank.ranking import Ranker
 
-_FIGURES = ("map", "p10", "ndcg10", "new_ndcg10")
-
 
 def add_parser(commands: Any) -> None:
     """Add `fit` to the commands."""
@@ -52,7 +50,7 @@ def add_parser(commands: Any) -> None:
     command.add_argument(
         "--collection",
         type=Path,
-        help=".npy of packed codes that have no label, for QueryVectorRanker: queries like them keep their ranking",
+        help=".npy of packed codes that need no label, for rankers per query: queries unlike CODES keep their ranking",
     )
     add_ids(command)
     command.add_argument("--hasher", type=Path, help="saved hasher (.npz), for clicks whose queries are vectors")
@@ -93,8 +91,9 @@ def _fit(arguments: argparse.Namespace) -> int:
         "n_bits": ranker.n_bits_,
         **counts,
         "blend": ranker.blend_,
-        **_held_out(ranker),
     }
+    if ranker.report_:
+        facts |= {"plain": ranker.report_.before, "learned": ranker.report_.after}
     if arguments.json:
         print_facts(facts, as_json=True)
     else:
@@ -157,8 +156,6 @@ def _learn(arguments: argparse.Namespace, ranker: Ranker) -> tuple[Ranker, dict[
 def _collection(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.collection is None:
         return {}
-    if arguments.ranker != "QueryVectorRanker":
-        raise ValueError(f"--collection must be left out for {arguments.ranker}, got one")
     return {"collection": read_array(arguments.collection)}
 
 
@@ -179,19 +176,6 @@ def _learn_clicks(
     else:
         ranker.fit_constraints(codes, triplets_from_pairs(log.pairs), queries=log.queries)
     return ranker, {"n_queries": len(log.queries), "n_left_out": log.n_left_out}
-
-
-def _held_out(ranker: Ranker) -> dict[str, Any]:
-    """The held-out figures of the plain distance and of what was learned; none for rankers without a gate."""
-    from bitrank.ranking.gate import choose as gate
-    from bitrank.ranking.gate import pair_gate
-
-    if not ranker.report_:
-        return {}
-    plain = ranker.report_[0]
-    chosen = pair_gate.pick(ranker.report_) if "ndcg10" in plain else gate.pick(ranker.report_, ranker.scoring)
-    lines = {"plain": plain, "learned": plain if chosen is None or not ranker.blend_ else chosen}
-    return {row: {name: line[name] for name in _FIGURES if name in line} for row, line in lines.items()}
 
 
 def _print(facts: dict[str, Any], output: Path) -> None:

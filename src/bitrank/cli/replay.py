@@ -69,13 +69,12 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 def _start(arguments: argparse.Namespace, index: Index) -> Any:
     """The ranker that is active at the start; None is plain Hamming."""
-    from bitrank.ranking import load_ranker
-    from bitrank.ranking.weights import ranker_of_weights
+    from bitrank.ranking import RankingSVM, load_ranker
 
     if arguments.ranker is not None:
         return load_ranker(arguments.ranker)
     weights = index.weights if arguments.weights is None else read_weights(arguments.weights)
-    return None if weights is None else ranker_of_weights(weights)
+    return None if weights is None else RankingSVM.from_weights(weights)
 
 
 def _project(hasher: Path | None) -> Any:

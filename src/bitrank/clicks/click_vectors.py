@@ -9,10 +9,8 @@ from bitrank.core.codes import signs
 from bitrank.core.types import Codes
 from bitrank.ranking.evidence.kinds import Matrix
 from bitrank.ranking.networks.batches import Batch
-from bitrank.ranking.networks.inputs import Inputs
-from bitrank.ranking.networks.loss import softmax
+from bitrank.ranking.networks.loss import contrast
 from bitrank.ranking.networks.network import Network, start_network, train
-from bitrank.ranking.networks.query_parts import Part
 from bitrank.ranking.query_vector import QueryVectorRanker
 
 _N_HIDDEN = 256
@@ -33,15 +31,8 @@ class WalkBatches:
         bits = signs(self.walks.codes[pairs[:, 1]], self.n_bits)
         items = signs(self.sample[random.integers(len(self.sample), size=_N_ITEMS)], self.n_bits)
 
-        def gradient(vectors: Matrix) -> Matrix:
-            scores = np.empty((len(pairs), 1 + len(items)), np.float32)
-            scores[:, 0] = np.einsum("qb,qb->q", vectors, bits)
-            scores[:, 1:] = vectors @ items.T
-            shares = softmax(scores)
-            by_vector: Matrix = (shares[:, :1] - 1) * bits + shares[:, 1:] @ items
-            return by_vector / np.float32(max(1, len(pairs)))
-
-        return Batch(pairs[:, 0], gradient)
+        size = np.float32(max(1, len(pairs)))
+        return Batch(pairs[:, 0], lambda vectors: contrast(vectors, bits, items) / size)
 
 
 def train_vectors(walks: Walks, sample: Codes, n_bits: int, *, n_steps: int, random: np.random.Generator) -> Network:
@@ -57,19 +48,9 @@ def train_vectors(walks: Walks, sample: Codes, n_bits: int, *, n_steps: int, ran
     return train(network, batches, phi, rate=rate, n_steps=n_steps, random=random, label="query vectors of clicks")
 
 
-def bit_inputs() -> Inputs:
-    """Inputs of the bits alone."""
-    return Inputs(False, np.zeros(0, np.float32), np.zeros((0, 0), np.float32))
-
-
-def ranker_of_clicks(network: Network, blend: float, walks: Walks, sample: Codes, n_bits: int) -> QueryVectorRanker:
+def ranker_of_clicks(network: Network, blend: float, walks: Walks, sample: Codes) -> QueryVectorRanker:
     """Wrap a network as a ranker; queries and clicked items are the sample that trust is told from."""
-    ranker = QueryVectorRanker(n_bits, n_hidden=_N_HIDDEN)
-    ranker.bits_part_ = ranker.reals_part_ = ranker.full_part_ = Part(bit_inputs(), network, blend)
     random = np.random.default_rng(0)
-    ranker.sample_ = walks.codes[random.permutation(walks.nodes)[:_MOST_SAMPLED]]
-    ranker.collection_ = sample[random.permutation(len(sample))[:_MOST_SAMPLED]]
-    ranker.learned_from_ = "clicks"
-    ranker.n_bits_, ranker.n_features_ = n_bits, 0
-    ranker.blend_, ranker.report_ = blend, []
-    return ranker
+    clicked = walks.codes[random.permutation(walks.nodes)[:_MOST_SAMPLED]]
+    collection = sample[random.permutation(len(sample))[:_MOST_SAMPLED]]
+    return QueryVectorRanker.from_network(network._replace(blend=blend), clicked, collection, learned_from="clicks")

@@ -239,7 +239,7 @@ class ClickLearner:
         # The same pages give the same candidate, however often it was learned before.
         random = np.random.default_rng([self._seed, self.n_pages])
         network = train_vectors(walks, self._sample, self.n_bits, n_steps=n_steps, random=random)
-        self.candidate = ranker_of_clicks(network, self.blend, walks, self._sample, self.n_bits)
+        self.candidate = ranker_of_clicks(network, self.blend, walks, self._sample)
 
     def _behind_hamming(self, active: Ranker | None, version: int | None) -> bool:
         """Whether explored clicks on the pages of a version lie farther by its distances than by Hamming's."""

@@ -88,25 +88,12 @@ def learn(ranker: Ranker, items: Items, evidence: Evidence) -> tuple[Ranker | No
         seconds = time.perf_counter() - start
         return None, Learned(evidence.kind, name, False, f"too little evidence: {error}", [], None, seconds, notes)
     seconds = time.perf_counter() - start
-    lines, winner = list(ranker.report_), _winner(ranker)
+    lines, winner = list(ranker.report_), ranker.report_.winner
     if ranker.blend_ > 0:
         reason = "held-out data rank surely better" if winner else "this ranker has no gate"
         return ranker, Learned(evidence.kind, name, True, reason, lines, winner, seconds, notes)
     reason = "nothing ranked held-out data surely better than the plain ranking"
     return None, Learned(evidence.kind, name, False, reason, lines, None, seconds, notes)
-
-
-def _winner(ranker: Ranker) -> dict[str, Any] | None:
-    from bitrank.ranking.gate import choose, pair_gate
-
-    lines = list(ranker.report_)
-    if not lines or ranker.blend_ == 0:
-        return None
-    if "ndcg10" in lines[0]:
-        return pair_gate.pick(lines)
-    if "map" in lines[0]:
-        return choose.pick(lines, getattr(ranker, "scoring", "guarded"))
-    return next((line for line in lines if line.get("blend") == ranker.blend_), None)
 
 
 def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
@@ -126,9 +113,7 @@ def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[st
         notes.append("the vectors are not at hand: labels were learned from reals decoded from the codes")
     if len(y) < len(items.codes):
         notes.append(f"{len(items.codes) - len(y)} of {len(items.codes)} items have no label")
-    if "collection" in _parameters(ranker.fit):
-        options["collection"] = items.collection
-    return lambda: ranker.fit(codes, y, **options)
+    return lambda: ranker.fit(codes, y, collection=items.collection, **options)
 
 
 def check_labels(labels: Any, n: int) -> tuple[npt.NDArray[Any], Rows]:
@@ -282,12 +267,6 @@ def _fit_unjudged(ranker: Ranker, items: Items, evidence: Evidence, notes: list[
     if len(query_vectors) < 2:
         raise TooLittleError(f"at least two queries are needed to hold one out, got {len(query_vectors)}")
     return lambda: ranker.fit_vectors(items.codes, vectors, queries=evidence.queries, query_vectors=query_vectors)
-
-
-def _parameters(function: Any) -> Any:
-    import inspect
-
-    return inspect.signature(function).parameters
 
 
 _FITS = {

@@ -126,6 +126,14 @@ def check_labels(y: Any, n: int) -> npt.NDArray[Any]:
     return labels
 
 
+def class_numbers(y: Any, n: int, fewest: int = 1) -> npt.NDArray[np.int64]:
+    """Class labels of n rows as numbers from 0 on, or a ValueError where there are too few classes."""
+    classes, numbers = np.unique(check_labels(y, n), return_inverse=True)
+    if len(classes) < fewest:
+        raise ValueError(f"y must hold at least {'two' if fewest == 2 else fewest} classes, got {len(classes)}")
+    return numbers.astype(np.int64)
+
+
 def check_classes(y: Any, name: str) -> npt.NDArray[Any]:
     """A vector of class labels: numbers or texts, all of one kind, none missing."""
     labels = np.asarray(y) if y is None else to_array(y, name)

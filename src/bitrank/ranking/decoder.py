@@ -14,14 +14,11 @@ import numpy as np
 
 from bitrank.core.codes import signs
 from bitrank.core.types import Rows, Weights
-from bitrank.ranking.evidence.kinds import Matrix, PairEvidence, QueryRows, VectorEvidence
-from bitrank.ranking.gate import pair_gate
-from bitrank.ranking.gate.choose import COARSE_BLENDS, Choice
-from bitrank.ranking.gate.near import Factor, Floats, blocks
-from bitrank.ranking.networks.inputs import Inputs
-from bitrank.ranking.networks.network import Network
-from bitrank.ranking.networks.query_parts import Part
-from bitrank.ranking.networks.threads import one_blas_thread
+from bitrank.ranking.evidence.kinds import Matrix, PairEvidence, QueryRows, VectorEvidence, blocks
+from bitrank.ranking.gate.choose import COARSE_BLENDS, choose_by_pairs
+from bitrank.ranking.gate.judge import Factor, Floats
+from bitrank.ranking.gate.report import Report
+from bitrank.ranking.networks.network import Inputs, Network
 
 _MOST_ITEMS, _MOST_QUERIES, _JUDGED_QUERIES = 50_000, 10_000, 1000
 _NEAREST = 10  # vectors that are relevant to a query
@@ -32,27 +29,13 @@ _DECODER_RIDGE = 0.003
 _FORMS: tuple[float | None, ...] = (None, 1.0, 0.1)
 
 
-@one_blas_thread
-def learn_decoder(evidence: VectorEvidence, random: np.random.Generator) -> dict[str, Any]:
-    """Learn the attributes of a `QueryVectorRanker` from vectors: one part for bare codes, one for reals."""
+def learn_decoder(evidence: VectorEvidence, random: np.random.Generator) -> tuple[Network, Network, Report]:
+    """Learn networks for bare codes and for queries as they were given, and report what was tried for the latter."""
     learner = _Decoder(_some(evidence, random), random)
-    bits_part, choice = learner.part("bits")
-    full_part = bits_part
-    if evidence.queries.magnitudes is not None:
-        full_part, choice = learner.part("reals")
-    nothing = evidence.codes[:0]
-    return {
-        "bits_part_": bits_part,
-        "reals_part_": full_part,
-        "full_part_": full_part,
-        "n_bits_": evidence.n_bits,
-        "blend_": choice.blend,
-        "report_": choice.report,
-        "n_features_": 0,
-        "learned_from_": "vectors",
-        "sample_": nothing,
-        "collection_": nothing,
-    }
+    bits, report = learner.network("bits")
+    if evidence.queries.magnitudes is None:
+        return bits, bits, report
+    return bits, *learner.network("reals")
 
 
 def _some(evidence: VectorEvidence, random: np.random.Generator) -> VectorEvidence:
@@ -79,28 +62,28 @@ class _Decoder:
         self.pairs = nearest_vectors(evidence, np.sort(judges))
         self.decoders: dict[bytes, Floats] = {}
 
-    def part(self, kind: str) -> tuple[Part, Choice]:
+    def network(self, kind: str) -> tuple[Network, Report]:
         """Choose a form for one kind of inputs, then learn from all rows."""
         evidence = self.evidence
         queries = evidence.queries if kind == "reals" else QueryRows(evidence.queries.codes, None)
         judged = PairEvidence(evidence.codes, self.pairs, queries, None, evidence.n_bits)
 
-        def candidates(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+        def challengers(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
             items, numbers = self._without_hidden(rows)
             for form in _FORMS:
                 yield {"inputs": kind, "ridge": form}, self._factor(kind, self._learn(kind, form, items, numbers))
 
-        choice = pair_gate.choose(
+        report = choose_by_pairs(
             judged,
-            candidates,
+            challengers,
             scale_magnitudes=False,
             itself=evidence.itself,
             blends=COARSE_BLENDS,
             random=np.random.default_rng(self.seed),
         )
-        form = None if choice.params is None else choice.params["ridge"]
+        form = report.params.get("ridge")
         everything = np.arange(len(evidence.codes)), np.arange(len(evidence.query_vectors))
-        return Part(self.inputs[kind], self._learn(kind, form, *everything), choice.blend), choice
+        return self._learn(kind, form, *everything)._replace(inputs=self.inputs[kind], blend=report.blend), report
 
     def _without_hidden(self, rows: Rows) -> tuple[Rows, Rows]:
         """Items and queries to learn from: all but those that the gate hides or holds out."""

@@ -5,8 +5,9 @@ It keeps two vectors and a count between updates; its weights take effect at the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -15,17 +16,16 @@ import numpy.typing as npt
 from bitrank import _kernel
 from bitrank.core.checks import check_codes, check_weights
 from bitrank.core.progress import progress
-from bitrank.core.types import Codes, Queries, Rows, Weights
+from bitrank.core.types import Codes, Rows, Weights
 from bitrank.ranking.evidence.constraints import check_constraints, triplets_from_clicks
-from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, Matrix, QueryRows, check_query_rows
-from bitrank.ranking.evidence.sampling import SAMPLINGS, constraints_of, draw_samplings
+from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, QueryRows, check_query_rows
+from bitrank.ranking.evidence.sampling import SAMPLINGS, Params, Samples, constraint_samples, label_samples
 from bitrank.ranking.gate import choose as gate
-from bitrank.ranking.gate.gated import GatedRanker
-from bitrank.ranking.gate.held_out import some_rows
-from bitrank.ranking.gate.near import Factor
+from bitrank.ranking.gate.folds import Validation, some_rows
+from bitrank.ranking.gate.report import Report, Scoring
 from bitrank.ranking.gate.stream import StreamGate
-from bitrank.ranking.ranker import scaled
-from bitrank.ranking.ranking_svm import constants
+from bitrank.ranking.ranker import Ranker
+from bitrank.ranking.ranking_svm import constants, constraints_of
 from bitrank.ranking.solvers.objective import Array, Constraints, Objective, best_scale
 from bitrank.ranking.solvers.solvers import egd, exact
 
@@ -50,7 +50,7 @@ class _State(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class OnlineRankingSVM(GatedRanker):
+class OnlineRankingSVM(Ranker):
     """Learn one weight per bit from a stream: passive-aggressive updates with order and tie constraints.
 
     Every update minimises the ranking objective of one batch, with the weights before it as the prior; the weights in
@@ -88,7 +88,7 @@ class OnlineRankingSVM(GatedRanker):
     n_bits_ : int
     blend_ : float
         Share of the learned weights that `fit`, or the gate of the stream, chose; 1 for a stream without a gate.
-    report_ : list of dict
+    report_ : Report
         What `fit`, or the gate of the stream, tried, with held-out figures. Empty without a gate.
 
     Examples
@@ -105,7 +105,6 @@ class OnlineRankingSVM(GatedRanker):
     learns_from = frozenset({"labels", "constraints"})
     _arrays: ClassVar[dict[str, str]] = {"weights_": "b", "last_": "b", "mean_": "b"}
     _facts = ("n_updates_",)
-    _gate: ClassVar[dict[str, Any]] = {"cross_validate": True}
 
     weights_: Weights = field(init=False)
     last_: Array = field(init=False)
@@ -119,6 +118,9 @@ class OnlineRankingSVM(GatedRanker):
     solver: str = "exact"
     hold_out: float = 0.0
     n_quadruplets: int = 5000
+    scoring: Scoring = "guarded"
+    validation: Validation = "rows"
+    random_state: Any = None
 
     def partial_fit(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
         """Update with one batch of constraints. No data are kept, except by the gate of `hold_out`.
@@ -157,7 +159,8 @@ class OnlineRankingSVM(GatedRanker):
             state = self._update(state, Constraints(queries.codes, items, batch[learn], n_bits, queries.magnitudes))
         weights = stream.weights(state.mean, codes)
         self._set(state)
-        self._gated_stream, self.weights_, self.blend_, self.report_ = stream, weights, stream.blend, stream.report
+        self._gated_stream, self.weights_ = stream, weights
+        self.blend_, self.report_ = stream.report.blend, stream.report
 
     def learn_clicks(self, query: npt.ArrayLike, shown_codes: Codes, clicked: npt.ArrayLike) -> Self:
         """Update with one page of results: clicked items rank above items that were shown and not clicked.
@@ -182,14 +185,35 @@ class OnlineRankingSVM(GatedRanker):
             self._set(self._given_start(self._known_n_bits(shown)))
         return self
 
-    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:
-        return _LabelStream(self, evidence, random)
+    def _fit_labels(self, evidence: LabelEvidence) -> Report:
+        random = self._random()
+        samples = label_samples(
+            evidence, self.n_quadruplets, SAMPLINGS, random, lambda: np.sort(some_rows(len(evidence.codes), random))
+        )
+        choose = partial(
+            gate.choose_by_labels,
+            evidence,
+            random=random,
+            scoring=self.scoring,
+            validation=self.validation,
+            cross_validate=True,
+        )
+        return self._fit_samples(samples, choose)
 
-    def _constraint_learner(self, evidence: ConstraintEvidence) -> gate.Learner:
-        return _ConstraintStream(self, evidence)
+    def _fit_constraints(self, evidence: ConstraintEvidence) -> Report:
+        choose = partial(gate.choose_by_constraints, evidence, random=self._random())
+        return self._fit_samples(constraint_samples(evidence), choose)
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
-        return scaled(queries, self.weights_)
+    def _fit_samples(self, samples: Samples, choose: Callable[[gate.Challengers], Report]) -> Report:
+        """Choose on held-out data, then continue from all constraints, blended with uniform weights."""
+        report = choose(partial(samples.challengers, self._try))
+        state = self._stream(samples.chosen(report.params)[1])
+        weights = gate.blend_at_scale(state.mean, report.blend, float(state.mean.mean()))
+        self._set(_State(weights, weights, state.n_updates))
+        return report
+
+    def _try(self, drawn: ConstraintEvidence, wanted: list[Params] | None) -> Iterator[tuple[Params, Weights]]:
+        yield {}, self._stream(drawn).mean.astype(np.float32)
 
     def _start(self, n_bits: int, constraints: Constraints) -> _State:
         """Start from `weights`, or from uniform ones at the scale that fits the first constraints best."""
@@ -234,10 +258,10 @@ class OnlineRankingSVM(GatedRanker):
         return _State(self.last_, self.mean_, self.n_updates_)
 
     def _set(self, state: _State) -> None:
-        for name, value in _attributes(state).items():
-            setattr(self, name, value)
-        self.n_bits_ = len(state.mean)
-        self.blend_, self.report_ = getattr(self, "blend_", 1.0), getattr(self, "report_", [])
+        self.last_, self.mean_, self.n_updates_ = state
+        self.weights_, self.n_bits_ = state.mean.astype(np.float32), len(state.mean)
+        self.blend_ = getattr(self, "blend_", 1.0)
+        self.report_ = getattr(self, "report_", None) or Report()
 
     def _n_bits(self) -> int | None:
         return self.n_bits if self.weights is None or self.n_bits is not None else check_weights(self.weights).shape[-1]
@@ -247,58 +271,3 @@ class OnlineRankingSVM(GatedRanker):
             return self.n_bits_
         n_bits = self._n_bits()
         return 8 * int(codes.shape[1]) if n_bits is None else n_bits
-
-
-class _LabelStream:
-    """Quadruplets drawn from labels by several samplings, streamed in small batches."""
-
-    def __init__(self, ranker: OnlineRankingSVM, evidence: LabelEvidence, random: np.random.Generator) -> None:
-        self.ranker, self.evidence, self.random = ranker, evidence, random
-
-    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        for sampling, state in self._streams(rows, SAMPLINGS):
-            yield sampling, state.mean.astype(np.float32)
-
-    def learn(self, choice: gate.Choice) -> dict[str, Any]:
-        everything = np.sort(some_rows(len(self.evidence.codes), self.random))
-        _, state = next(self._streams(everything, [choice.params or SAMPLINGS[-1]]))
-        return _blended(state, choice)
-
-    def _streams(self, rows: Rows, samplings: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], _State]]:
-        codes, queries, n_bits = self.evidence.codes[rows], self.evidence.queries.take(rows), self.evidence.n_bits
-        drawn_rows = draw_samplings(
-            self.evidence.y[rows], self.ranker.n_quadruplets, codes=codes, samplings=samplings, random=self.random
-        )
-        for sampling, drawn in drawn_rows:
-            yield sampling, self.ranker._stream(ConstraintEvidence(codes, drawn, queries, n_bits))
-
-
-class _ConstraintStream:
-    """Constraints as they came, streamed in small batches."""
-
-    def __init__(self, ranker: OnlineRankingSVM, evidence: ConstraintEvidence) -> None:
-        self.ranker, self.evidence = ranker, evidence
-
-    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        yield {}, self._stream(rows).mean.astype(np.float32)
-
-    def learn(self, choice: gate.Choice) -> dict[str, Any]:
-        return _blended(self._stream(np.arange(len(self.evidence.rows))), choice)
-
-    def _stream(self, rows: Rows) -> _State:
-        return self.ranker._stream(self.evidence._replace(rows=self.evidence.rows[rows]))
-
-
-def _blended(state: _State, choice: gate.Choice) -> dict[str, Any]:
-    """The state to continue from, blended with uniform weights as the gate chose."""
-    weights = gate.blend_at_scale(state.mean, choice.blend, float(state.mean.mean()))
-    return _attributes(_State(weights, weights, state.n_updates))
-
-
-def _attributes(state: _State) -> dict[str, Any]:
-    return {
-        "last_": state.last,
-        "mean_": state.mean,
-        "n_updates_": state.n_updates,
-        "weights_": state.mean.astype(np.float32),
-    }

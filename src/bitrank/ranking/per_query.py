@@ -1,18 +1,20 @@
-"""`PerQueryRanker`: what rankers share that learn for every query apart, the trust in each query above all."""
+"""`PerQueryRanker`: base of rankers that learn for each query apart; adds trust."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from bitrank.core.archives import Archive
 from bitrank.core.checks import check_codes
 from bitrank.core.types import Codes, Queries, Weights
 from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows
-from bitrank.ranking.gate.gated import GatedRanker
+from bitrank.ranking.gate.folds import Validation
+from bitrank.ranking.gate.report import Scoring
+from bitrank.ranking.ranker import Ranker
 from bitrank.ranking.trust import (
     MOST_ROWS,
     Doubt,
@@ -25,29 +27,33 @@ from bitrank.ranking.trust import (
 _EVIDENCE = ("labels", "pairs", "vectors", "clicks")
 
 
-class PerQueryRanker(GatedRanker):
+@dataclass(eq=False, repr=False, kw_only=True)
+class PerQueryRanker(Ranker):
     """A ranker that treats every query by itself, and trusts what it learned as far as the query is like it.
 
     It keeps a sample of the codes that it learned from: training rows, or training queries where it learned from pairs.
     Where it learned beside a collection, it keeps a sample of that too, for queries whose collection is not named.
     """
 
-    learned_from_: str  # one of _EVIDENCE
-    sample_: Codes
-    collection_: Codes  # without rows where it learned without a collection
+    learned_from_: str = field(init=False)  # one of _EVIDENCE
+    sample_: Codes = field(init=False)
+    collection_: Codes = field(init=False)  # without rows where it learned without a collection
+
+    scoring: Scoring = "guarded"
+    validation: Validation = "rows"
+    random_state: Any = None
 
     _facts: ClassVar[tuple[str, ...]] = ("learned_from_",)
 
-    def _keep_sample(self, evidence: LabelEvidence | PairEvidence, random: np.random.Generator) -> None:
-        """Keep codes to tell the trust of queries from."""
+    def _samples(self, evidence: LabelEvidence | PairEvidence, random: np.random.Generator) -> tuple[str, Codes, Codes]:
+        """The kind of evidence, and codes to tell the trust of queries from: of the evidence, and of the collection."""
         codes = evidence.queries.codes
         if isinstance(evidence, PairEvidence):
             codes = codes[np.unique(evidence.pairs[evidence.pairs[:, 2] > 0, 0])]
-        self.learned_from_ = "pairs" if isinstance(evidence, PairEvidence) else "labels"
-        self.sample_ = codes[random.permutation(len(codes))[:MOST_ROWS]]
-        self.collection_ = self.sample_[:0]
-        if isinstance(evidence, LabelEvidence) and evidence.collection is not None:
-            self.collection_ = evidence.collection
+        sample = codes[random.permutation(len(codes))[:MOST_ROWS]]
+        if isinstance(evidence, PairEvidence):
+            return "pairs", sample, sample[:0]
+        return "labels", sample, sample[:0] if evidence.collection is None else evidence.collection
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return self._vectors_for(queries, features, self._trust(queries, features, collection))
@@ -90,8 +96,3 @@ class PerQueryRanker(GatedRanker):
         if ranker.learned_from_ not in _EVIDENCE:
             raise ValueError(f"expected learned_from_ among {_EVIDENCE}, got {ranker.learned_from_!r:.80}")
         return ranker
-
-    def _seeds(self) -> tuple[int, np.random.Generator]:
-        """A seed for the folds of the gate, and a generator for all else."""
-        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        return int(random.integers(2**31)), random

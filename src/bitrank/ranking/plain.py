@@ -28,6 +28,8 @@ class UniformRanker(Ranker):
     array([[1., 1., 1.]], dtype=float32)
     """
 
+    _ungated_blend = 0.0
+
     def fit(
         self,
         codes: Codes,
@@ -35,13 +37,14 @@ class UniformRanker(Ranker):
         *,
         queries: npt.ArrayLike | None = None,
         features: npt.ArrayLike | None = None,
+        collection: Any = None,
     ) -> Self:
         """Take the number of bits; labels may be left out."""
         labels: Any = np.zeros(len(to_array(codes, "codes"))) if y is None else y
-        return super().fit(codes, labels, queries=queries, features=features)
+        return super().fit(codes, labels, queries=queries, features=features, collection=collection)
 
     def _fit_labels(self, evidence: LabelEvidence) -> None:
-        self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 0.0, []
+        """There is nothing to learn."""
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return scaled(QueryRows(queries.codes, None), np.ones(self.n_bits_))

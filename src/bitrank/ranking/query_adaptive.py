@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
 
-from bitrank.core.checks import check_count
+from bitrank.core.checks import check_count, class_numbers
 from bitrank.core.codes import signs
 from bitrank.core.types import Queries, Rows, Weights
 from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows
 from bitrank.ranking.gate import choose as gate
-from bitrank.ranking.gate.near import Factor, mean_one
+from bitrank.ranking.gate.judge import Factor, mean_one
+from bitrank.ranking.gate.report import Report
 from bitrank.ranking.networks.batches import Batches, LabelBatches, PairBatches
-from bitrank.ranking.networks.loss import Adam, class_numbers, descend
+from bitrank.ranking.networks.loss import Adam, descend
 from bitrank.ranking.per_query import PerQueryRanker
 from bitrank.ranking.ranker import scaled
 from bitrank.ranking.trust import Doubt
@@ -58,7 +60,7 @@ class QueryAdaptiveRanker(PerQueryRanker):
         b.
     blend_ : float
         λ.
-    report_ : list of dict
+    report_ : Report
         Every λ tried, with its held-out figures; the first line is uniform weights.
     n_bits_ : int
 
@@ -82,11 +84,37 @@ class QueryAdaptiveRanker(PerQueryRanker):
 
     n_steps: int = 1000
 
-    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:
-        return _LabelLearner(self, evidence, random)
+    def _fit_labels(self, evidence: LabelEvidence) -> Report:
+        classes = class_numbers(evidence.y, len(evidence.codes), fewest=2)
 
-    def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> gate.Learner:
-        return _PairLearner(self, evidence, random)
+        def batches(rows: Rows | None) -> Batches:
+            rows = np.arange(len(classes)) if rows is None else rows
+            return LabelBatches(evidence.codes, evidence.n_bits, classes, rows)
+
+        random = self._random()
+        choose = partial(
+            gate.choose_by_labels, evidence, random=random, scoring=self.scoring, validation=self.validation
+        )
+        return self._fit_batches(_Learner(evidence, batches, self.n_steps, random), choose)
+
+    def _fit_pairs(self, evidence: PairEvidence) -> Report:
+        def batches(rows: Rows | None) -> Batches:
+            pairs = evidence.pairs if rows is None else evidence.pairs[rows]
+            scale = np.float32(_SHARPNESS / np.sqrt(evidence.n_bits))
+            return PairBatches(evidence.codes, evidence.n_bits, pairs, lambda queries: scale * learner.signed(queries))
+
+        random = self._random()
+        learner = _Learner(evidence, batches, self.n_steps, random)
+        return self._fit_batches(learner, partial(gate.choose_by_pairs, evidence, random=random))
+
+    def _fit_batches(self, learner: _Learner, choose: Callable[[gate.Challengers], Report]) -> Report:
+        report, n_bits = choose(learner.challengers), learner.evidence.n_bits
+        coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
+        if report.accepted:
+            coef, intercept = learner.train(None, "query-adaptive weights")
+        self.coef_, self.intercept_ = coef, intercept
+        self.learned_from_, self.sample_, self.collection_ = self._samples(learner.evidence, learner.random)
+        return report
 
     def _doubt(self) -> Doubt:
         return _DOUBT
@@ -99,47 +127,38 @@ class QueryAdaptiveRanker(PerQueryRanker):
 
 
 class _Learner:
-    """M and b, learned from one body of evidence."""
+    """M and b, learned from batches of one body of evidence."""
 
-    def __init__(self, ranker: QueryAdaptiveRanker, evidence: Any, random: np.random.Generator) -> None:
-        check_count("n_steps", ranker.n_steps, 1)
-        self.ranker, self.evidence, self.random = ranker, evidence, random
+    def __init__(
+        self, evidence: Any, batches: Callable[[Rows | None], Batches], n_steps: int, random: np.random.Generator
+    ) -> None:
+        check_count("n_steps", n_steps, 1)
+        self.evidence, self.batches, self.n_steps, self.random = evidence, batches, n_steps, random
 
-    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        coef, intercept = self._train(self.batches(rows), "query-adaptive weights, to choose the blend")
+    def challengers(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+        coef, intercept = self.train(rows, "query-adaptive weights, to choose the blend")
         yield {}, lambda queries: _softplus(self._bits(queries) @ coef.T + intercept)
-
-    def learn(self, choice: gate.Choice) -> dict[str, Any]:
-        n_bits = self.evidence.n_bits
-        coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
-        if choice.blend > 0:
-            coef, intercept = self._train(self.batches(None), "query-adaptive weights")
-        self.ranker._keep_sample(self.evidence, self.random)
-        return {"coef_": coef, "intercept_": intercept}
-
-    def batches(self, rows: Rows | None) -> Batches:
-        """Batches of some rows of the evidence, or of all."""
-        raise NotImplementedError
 
     def _bits(self, queries: Rows) -> Matrix:
         return signs(self.evidence.queries.codes[queries], self.evidence.n_bits)
 
-    def _signed(self, queries: Rows) -> Matrix:
+    def signed(self, queries: Rows) -> Matrix:
         """Queries as ±1, or as reals of mean size 1, halved: a weighted Hamming distance is minus half the product."""
         bits, magnitudes = self._bits(queries), self.evidence.queries.magnitudes
         scale = np.float32(0.5) if magnitudes is None else (0.5 * mean_one(magnitudes[queries])).astype(np.float32)
         signed: Matrix = bits * scale
         return signed
 
-    def _train(self, batches: Batches, label: str) -> tuple[Matrix, Matrix]:
-        """Learn M and b."""
+    def train(self, rows: Rows | None, label: str) -> tuple[Matrix, Matrix]:
+        """Learn M and b from some rows of the evidence, or from all."""
+        batches = self.batches(rows)
         n_bits = self.evidence.n_bits
         coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
         sharpness = np.float32(_SHARPNESS / np.sqrt(n_bits))
 
         def gradients() -> tuple[Matrix, Matrix]:
             batch = batches.draw(self.random)
-            bits, signed = self._bits(batch.queries), self._signed(batch.queries)
+            bits, signed = self._bits(batch.queries), self.signed(batch.queries)
             raw = bits @ coef.T + intercept
             weights = _softplus(raw)
             scale = sharpness / weights.mean(axis=1, keepdims=True)
@@ -149,31 +168,8 @@ class _Learner:
             return by_raw.T @ bits, by_raw.sum(axis=0)
 
         rate = min(0.1, _LEARNING_RATE / n_bits)
-        descend([Adam(coef, rate), Adam(intercept, rate)], gradients, self.ranker.n_steps, label)
+        descend([Adam(coef, rate), Adam(intercept, rate)], gradients, self.n_steps, label)
         return coef, intercept
-
-
-class _LabelLearner(_Learner):
-    """M and b from labels."""
-
-    def __init__(self, ranker: QueryAdaptiveRanker, evidence: LabelEvidence, random: np.random.Generator) -> None:
-        super().__init__(ranker, evidence, random)
-        self.classes = class_numbers(evidence.y, len(evidence.codes))
-
-    def batches(self, rows: Rows | None) -> Batches:
-        rows = np.arange(len(self.classes)) if rows is None else rows
-        return LabelBatches(self.evidence.codes, self.evidence.n_bits, self.classes, rows)
-
-
-class _PairLearner(_Learner):
-    """M and b from judged pairs."""
-
-    def batches(self, rows: Rows | None) -> Batches:
-        pairs = self.evidence.pairs if rows is None else self.evidence.pairs[rows]
-        scale = np.float32(_SHARPNESS / np.sqrt(self.evidence.n_bits))
-        return PairBatches(
-            self.evidence.codes, self.evidence.n_bits, pairs, lambda queries: scale * self._signed(queries)
-        )
 
 
 def _softplus(values: Matrix) -> Matrix:

@@ -11,32 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from bitrank.core.archives import Archive
-from bitrank.core.checks import check_count
+from bitrank.core.checks import check_count, class_numbers
 from bitrank.core.codes import signs, split_vectors
 from bitrank.core.types import Codes, Queries, Rows, Weights
 from bitrank.ranking.decoder import learn_decoder
-from bitrank.ranking.evidence.kinds import (
-    LabelEvidence,
-    Matrix,
-    PairEvidence,
-    QueryRows,
-    VectorEvidence,
-    check_label_evidence,
-)
+from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows, VectorEvidence
 from bitrank.ranking.gate import choose as gate
-from bitrank.ranking.gate import pair_gate
-from bitrank.ranking.gate.near import Factor, mean_one
-from bitrank.ranking.networks.batches import Batch, LabelBatches, PairBatches
-from bitrank.ranking.networks.inputs import Inputs, take
-from bitrank.ranking.networks.loss import class_numbers
-from bitrank.ranking.networks.network import Network, start_network, train
-from bitrank.ranking.networks.query_parts import Part, StoredPart
-from bitrank.ranking.networks.threads import one_blas_thread
+from bitrank.ranking.gate.judge import Factor, mean_one
+from bitrank.ranking.gate.report import Report
+from bitrank.ranking.networks.batches import Batch, Batches, LabelBatches, PairBatches
+from bitrank.ranking.networks.network import Inputs, Network, start_network, take, train
 from bitrank.ranking.per_query import PerQueryRanker
-from bitrank.ranking.trust import MOST_ROWS, NO_DOUBT, Doubt, sample_collection, unlabelled_items
+from bitrank.ranking.trust import MOST_ROWS, NO_DOUBT, Doubt, unlabelled_items
 
 # Learning rates are divided by the number of bits.
 _LABEL_RATE, _MOST_LABEL_RATE = 0.96, 0.03
@@ -82,14 +70,14 @@ class QueryVectorRanker(PerQueryRanker):
 
     Attributes
     ----------
-    bits_part_, reals_part_, full_part_ : Part
+    bits_part_, reals_part_, full_part_ : Network
         The networks with their inputs and λ: for queries that are codes, for reals without features, and for queries
         with all that was learned from. Parts are the same where queries are.
     blend_ : float
         λ of the full part.
     sample_ : packed codes
         Training rows, which the trust of a query is told from.
-    report_ : list of dict
+    report_ : Report
         Every λ and choice of inputs tried, with its held-out figures; the first line is the query itself.
     n_bits_ : int
     n_features_ : int
@@ -110,99 +98,77 @@ class QueryVectorRanker(PerQueryRanker):
     learns_from = frozenset({"labels", "pairs", "vectors", "features"})
     _facts = ("learned_from_", "n_features_")
 
-    bits_part_: Part = field(init=False)
-    reals_part_: Part = field(init=False)
-    full_part_: Part = field(init=False)
+    bits_part_: Network = field(init=False)
+    reals_part_: Network = field(init=False)
+    full_part_: Network = field(init=False)
     n_features_: int = field(init=False)
 
     n_hidden: int = 256
     n_steps: int = 400
 
-    @one_blas_thread
-    def fit(
-        self,
-        codes: Codes,
-        y: npt.ArrayLike,
-        *,
-        queries: npt.ArrayLike | None = None,
-        features: npt.ArrayLike | None = None,
-        collection: Any = None,
-    ) -> Self:
-        """Learn from class labels, as `Ranker.fit`.
+    @classmethod
+    def from_network(cls, network: Network, sample: Codes, collection: Codes, *, learned_from: str) -> Self:
+        """Wrap a network of the bits, learned elsewhere, with the samples that trust is told from."""
+        n_bits, n_hidden = len(network.shift), max(1, len(network.inner))
+        ranker = cls(n_bits, n_hidden=n_hidden)
+        ranker._keep(network, network, network, learned_from, sample, collection)
+        ranker.n_bits_, ranker.blend_, ranker.report_ = n_bits, network.blend, Report()
+        return ranker
 
-        Parameters
-        ----------
-        codes, y, queries, features : as in `Ranker.fit`
-        collection : packed codes, `Index` or engine, optional
-            The collection that will be searched, or a sample of it. Its items need no labels: those unlike the rows
-            of `codes` stand for classes that have none yet. Labelled queries learn to pass over them, and as queries
-            they keep their own ranking.
-        """
-        evidence = check_label_evidence(codes, y, queries, features, self.n_bits)
-        self._fit_labels(evidence._replace(collection=sample_collection(collection, evidence.n_bits)))
-        return self
+    def _fit_labels(self, evidence: LabelEvidence) -> Report:
+        return self._fit_networks(_LabelLearner(self, evidence))
 
-    def _fit_labels(self, evidence: LabelEvidence) -> None:
-        self._check_sizes()
-        seed, random = self._seeds()
-        learner = _LabelLearner(self, evidence, random)
+    def _fit_pairs(self, evidence: PairEvidence) -> Report:
+        return self._fit_networks(_PairLearner(self, evidence))
 
-        def choose(some: LabelEvidence, kinds: list[str]) -> gate.Choice:
-            return gate.choose(
-                some,
-                learner.candidates_of(kinds),
-                scale_magnitudes=False,
-                cross_validate=True,
-                scoring=self.scoring,
-                validation=self.validation,
-                random=np.random.default_rng(seed),
-            )
+    def _fit_vectors(self, evidence: VectorEvidence) -> Report:
+        random = self._random()
+        random.integers(2**31)  # as learners do, for a seed
+        bits, full, report = learn_decoder(evidence, random)
+        nothing = evidence.codes[:0]
+        self._keep(bits, full, full, "vectors", nothing, nothing)
+        return report
 
-        self._fit_parts(learner, choose, evidence)
-
-    def _fit_pairs(self, evidence: PairEvidence) -> None:
-        self._check_sizes()
-        seed, random = self._seeds()
-        learner = _PairLearner(self, evidence, random)
-
-        def choose(some: PairEvidence, kinds: list[str]) -> gate.Choice:
-            candidates = learner.candidates_of(kinds)
-            random = np.random.default_rng(seed)
-            return pair_gate.choose(some, candidates, scale_magnitudes=False, blends=gate.BLENDS, random=random)
-
-        self._fit_parts(learner, choose, evidence)
-
-    def _fit_vectors(self, evidence: VectorEvidence) -> None:
-        for name, value in learn_decoder(evidence, self._seeds()[1]).items():
-            setattr(self, name, value)
-
-    def _fit_parts(self, learner: _Learner, choose: Any, evidence: Any) -> None:
-        """Choose and learn the parts for bare codes, for queries as they were given, and for reals alone."""
+    def _fit_networks(self, learner: _Learner) -> Report:
+        """Choose and learn the networks for bare codes, for queries as they were given, and for reals alone."""
+        evidence, kinds = learner.evidence, learner.kinds
         codes_alone = evidence._replace(queries=QueryRows(evidence.queries.codes, None), features=None)
-        choice = choose(codes_alone, ["bits"])
-        bits_part = full_part = learner.part("bits", choice.blend)
-        if len(learner.kinds) > 1:
-            choice = choose(evidence, learner.kinds)
-            kind = "bits" if choice.params is None else choice.params["inputs"]
-            full_part = learner.part(kind, choice.blend)
-        self._keep_sample(evidence, learner.random)
-        reals_part = full_part
-        if full_part.inputs.with_features:
-            reals_part = bits_part
+        report = learner.choose(codes_alone, ["bits"])
+        bits = full = learner.network("bits", report.blend)
+        if len(kinds) > 1:
+            report = learner.choose(evidence, kinds)
+            full = learner.network(report.inputs or "bits", report.blend)
+        learned_from, sample, collection = self._samples(evidence, learner.random)
+        reals = full
+        if full.inputs.with_features:
+            reals = bits
             if evidence.queries.magnitudes is not None:
-                kinds = [kind for kind in learner.kinds if kind != "features"]
-                without = choose(evidence._replace(features=None), kinds)
-                kind = "bits" if without.params is None else without.params["inputs"]
-                reals_part = learner.part(kind, without.blend)
-        self.bits_part_, self.reals_part_, self.full_part_ = bits_part, reals_part, full_part
-        self.n_bits_, self.blend_, self.report_ = evidence.n_bits, choice.blend, choice.report
-        self.n_features_ = 0 if evidence.features is None else evidence.features.shape[1]
+                without = learner.choose(evidence._replace(features=None), kinds[:-1])
+                reals = learner.network(without.inputs or "bits", without.blend)
+        n_features = 0 if evidence.features is None else evidence.features.shape[1]
+        self._keep(bits, reals, full, learned_from, sample, collection, n_features)
+        return report
+
+    def _keep(
+        self,
+        bits: Network,
+        reals: Network,
+        full: Network,
+        learned_from: str,
+        sample: Codes,
+        collection: Codes,
+        n_features: int = 0,
+    ) -> None:
+        """Take what was learned."""
+        self.bits_part_, self.reals_part_, self.full_part_ = bits, reals, full
+        self.learned_from_, self.sample_, self.collection_ = learned_from, sample, collection
+        self.n_features_ = n_features
 
     def _doubt(self) -> Doubt:
         return NO_DOUBT if len(self.collection_) else _DOUBT
 
-    def _part_for(self, queries: QueryRows, features: Matrix | None) -> Part:
-        """The part that the gate judged for queries that come like these."""
+    def _part_for(self, queries: QueryRows, features: Matrix | None) -> Network:
+        """The network that the gate judged for queries that come like these."""
         inputs = self.full_part_.inputs
         if queries.magnitudes is not None:
             return self.reals_part_ if features is None else self.full_part_
@@ -213,98 +179,106 @@ class QueryVectorRanker(PerQueryRanker):
         return self._part_for(queries, features).blend
 
     def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
-        part = self._part_for(queries, features)
+        network = self._part_for(queries, features)
         bits = signs(queries.codes, self.n_bits_)
         itself = mean_one(np.ones(bits.shape) if queries.magnitudes is None else queries.magnitudes)
-        learned = mean_one(bits * part.network(part.inputs(queries, features, self.n_bits_)))
-        share = part.blend * trust[:, None]
+        learned = mean_one(bits * network.vectors(queries, features))
+        share = network.blend * trust[:, None]
         return Queries(*split_vectors(bits * ((1 - share) * itself + share * learned)), trust)
-
-    def _check_sizes(self) -> None:
-        for name in ("n_steps", "n_hidden"):
-            check_count(name, getattr(self, name), 1)
-
-    def _parts(self) -> dict[str, Part]:
-        parts = {"bits": self.bits_part_, "full": self.full_part_}
-        return parts | ({"reals": self.reals_part_} if self.full_part_.inputs.with_features else {})
 
     def _to_archive(self) -> Archive:
         archive = super()._to_archive()
-        for name, part in self._parts().items():
-            part.write(archive, name)
+        self.bits_part_.write(archive, "bits")
+        self.full_part_.write(archive, "full")
+        if self.full_part_.inputs.with_features:
+            self.reals_part_.write(archive, "reals")
         return archive
 
     @classmethod
     def _from_archive(cls, archive: Archive) -> Self:
-        names = ["bits", "full", *(["reals"] if "reals_part" in archive.facts else [])]
-        stored = {name: StoredPart.take(archive, name) for name in names}
+        bits, full = Network.take(archive, "bits"), Network.take(archive, "full")
+        if "reals_part" in archive.facts:
+            reals = Network.take(archive, "reals")
+        elif full.inputs.with_features:  # an older file, without a network for reals alone
+            reals = bits._replace(blend=0.0) if full.inputs.reals else bits
+        else:
+            reals = full
         ranker = super()._from_archive(archive)
-        parts = {name: part.check(ranker.n_bits_) for name, part in stored.items()}
-        ranker.bits_part_, ranker.full_part_ = bits, full = parts["bits"], parts["full"]
-        ranker.reals_part_ = parts.get("reals", full)
-        if "reals" not in parts and full.inputs.with_features:  # an older file, without a part for reals alone
-            ranker.reals_part_ = bits._replace(blend=0.0) if full.inputs.reals else bits
+        if {len(network.shift) for network in (bits, full, reals)} != {ranker.n_bits_}:
+            raise ValueError(f"expected networks of {ranker.n_bits_} bits, got others")
+        ranker.bits_part_, ranker.reals_part_, ranker.full_part_ = bits, reals, full
         return ranker
 
 
 class _Learner:
     """Networks for every kind of inputs, each learned once from the same rows."""
 
-    def __init__(self, ranker: QueryVectorRanker, evidence: Any, random: np.random.Generator) -> None:
-        self.ranker, self.evidence, self.random = ranker, evidence, random
-        self.inputs = {"bits": Inputs.learn(False, None, random)}
-        if evidence.queries.magnitudes is not None:
-            self.inputs["reals"] = Inputs.learn(True, None, random)
+    def __init__(self, ranker: QueryVectorRanker, evidence: Any) -> None:
+        for name in ("n_steps", "n_hidden"):
+            check_count(name, getattr(ranker, name), 1)
+        self.ranker, self.evidence, self.random = ranker, evidence, ranker._random()
+        self.seed = int(self.random.integers(2**31))  # of the folds
+        reals = evidence.queries.magnitudes is not None
+        self.inputs = {"bits": Inputs.learn(False, None, self.random)}
+        if reals:
+            self.inputs["reals"] = Inputs.learn(True, None, self.random)
         if evidence.features is not None:
-            reals = evidence.queries.magnitudes is not None
-            self.inputs["features"] = Inputs.learn(reals, evidence.features, random)
+            self.inputs["features"] = Inputs.learn(reals, evidence.features, self.random)
         self.kinds = list(self.inputs)
         self._learned: dict[tuple[str, bytes], Network] = {}
 
-    def candidates_of(self, kinds: list[str]) -> gate.Candidates:
-        """Candidates for some kinds of inputs."""
-
-        def candidates(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-            for kind in kinds:
-                key = kind, rows.tobytes()
-                if key not in self._learned:
-                    self._learned[key] = self.train(kind, rows, "query vectors, to choose the blend")
-                yield {"inputs": kind}, self._factor(kind, self._learned[key])
-
-        return candidates
-
-    def part(self, kind: str, blend: float) -> Part:
-        """The part for a kind of inputs, learned from all rows where it has a share."""
-        inputs = self.inputs[kind]
-        if blend > 0:
-            return Part(inputs, self.train(kind, None, "query vectors"), blend)
-        n_bits = self.evidence.n_bits
-        return Part(inputs, start_network(n_bits, inputs.n_inputs(n_bits), self.random, n_hidden=1), 0.0)
+    def choose(self, evidence: Any, kinds: list[str]) -> Report:
+        """Let the gate choose among some kinds of inputs, for queries that come as in this evidence."""
+        raise NotImplementedError
 
     def train(self, kind: str, rows: Rows | None, label: str) -> Network:
         """Learn a network from some rows of the evidence, or from all."""
         raise NotImplementedError
 
-    def inputs_of(self, kind: str, queries: Rows) -> Matrix:
-        """φ of some queries."""
+    def challengers(self, kinds: list[str]) -> gate.Challengers:
+        """Challengers for some kinds of inputs."""
+
+        def challengers(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+            for kind in kinds:
+                key = kind, rows.tobytes()
+                if key not in self._learned:
+                    self._learned[key] = self.train(kind, rows, "query vectors, to choose the blend")
+                yield {"inputs": kind}, self._factor(self._learned[key])
+
+        return challengers
+
+    def network(self, kind: str, blend: float) -> Network:
+        """The network for a kind of inputs, learned from all rows where it has a share."""
+        if blend > 0:
+            return self.train(kind, None, "query vectors")._replace(blend=blend)
+        return self._start(kind, n_hidden=1)
+
+    def _start(self, kind: str, **options: Any) -> Network:
+        n_bits, inputs = self.evidence.n_bits, self.inputs[kind]
+        return start_network(n_bits, inputs.n_inputs(n_bits), self.random, **options)._replace(inputs=inputs)
+
+    def _train(self, network: Network, batches: Batches, n_steps: int, label: str, **rates: float) -> Network:
+        def phi(batch: Batch) -> Matrix:
+            """φ of the queries of a batch; unlabelled ones have no features."""
+            phi = self._phi(network.inputs, batch.queries)
+            if batch.unlabelled is None:
+                return phi
+            more = np.zeros((len(batch.unlabelled), phi.shape[1]), np.float32)
+            more[:, : self.evidence.n_bits] = batch.unlabelled
+            more[:, -1] = 1
+            return np.vstack([phi, more])
+
+        return train(network, batches, phi, n_steps=n_steps, random=self.random, label=label, **rates)
+
+    def _phi(self, inputs: Inputs, queries: Rows) -> Matrix:
         evidence = self.evidence
-        return self.inputs[kind](evidence.queries.take(queries), take(evidence.features, queries), evidence.n_bits)
+        return inputs(evidence.queries.take(queries), take(evidence.features, queries), evidence.n_bits)
 
-    def inputs_of_batch(self, kind: str, batch: Batch) -> Matrix:
-        """φ of the queries of a batch; unlabelled ones have no features."""
-        phi = self.inputs_of(kind, batch.queries)
-        if batch.unlabelled is None:
-            return phi
-        more = np.zeros((len(batch.unlabelled), phi.shape[1]), np.float32)
-        more[:, : self.evidence.n_bits] = batch.unlabelled
-        more[:, -1] = 1
-        return np.vstack([phi, more])
-
-    def _factor(self, kind: str, network: Network) -> Factor:
+    def _factor(self, network: Network) -> Factor:
         def factor(queries: Rows) -> Weights:
             # As weights of the query's own bits: negative where the vector flips a bit.
             bits = signs(self.evidence.queries.codes[queries], self.evidence.n_bits)
-            return bits * network(self.inputs_of(kind, queries))
+            return bits * network(self._phi(network.inputs, queries))
 
         return factor
 
@@ -312,35 +286,43 @@ class _Learner:
 class _LabelLearner(_Learner):
     """Networks learned from labels."""
 
-    def __init__(self, ranker: QueryVectorRanker, evidence: LabelEvidence, random: np.random.Generator) -> None:
-        super().__init__(ranker, evidence, random)
-        sample = evidence.codes[random.permutation(len(evidence.codes))[:MOST_ROWS]]
+    def __init__(self, ranker: QueryVectorRanker, evidence: LabelEvidence) -> None:
+        super().__init__(ranker, evidence)
+        sample = evidence.codes[self.random.permutation(len(evidence.codes))[:MOST_ROWS]]
         self.unlabelled = unlabelled_items(sample, evidence.collection)
+
+    def choose(self, evidence: LabelEvidence, kinds: list[str]) -> Report:
+        return gate.choose_by_labels(
+            evidence,
+            self.challengers(kinds),
+            random=np.random.default_rng(self.seed),
+            scoring=self.ranker.scoring,
+            validation=self.ranker.validation,
+            cross_validate=True,
+            scale_magnitudes=False,
+        )
 
     def train(self, kind: str, rows: Rows | None, label: str) -> Network:
         evidence, n_bits = self.evidence, self.evidence.n_bits
-        classes = class_numbers(evidence.y, len(evidence.codes))
+        classes = class_numbers(evidence.y, len(evidence.codes), fewest=2)
         rows = np.arange(len(classes)) if rows is None else rows
         magnitudes = None
         if self.inputs[kind].reals and self.unlabelled is not None:
             sample = self.random.permutation(len(evidence.codes))[:_MAGNITUDES]
             magnitudes = mean_one(evidence.queries.magnitudes[sample]).astype(np.float32)
         batches = LabelBatches(evidence.codes, n_bits, classes, rows, self.unlabelled, magnitudes)
-        n_inputs = self.inputs[kind].n_inputs(n_bits)
-        network = start_network(n_bits, n_inputs, self.random, n_hidden=self.ranker.n_hidden)
-        return train(
-            network,
-            batches,
-            lambda batch: self.inputs_of_batch(kind, batch),
-            rate=min(_MOST_LABEL_RATE, _LABEL_RATE / n_bits),
-            n_steps=self.ranker.n_steps,
-            random=self.random,
-            label=label,
+        network = self._start(kind, n_hidden=self.ranker.n_hidden)
+        return self._train(
+            network, batches, self.ranker.n_steps, label, rate=min(_MOST_LABEL_RATE, _LABEL_RATE / n_bits)
         )
 
 
 class _PairLearner(_Learner):
     """Linear maps learned from judged pairs."""
+
+    def choose(self, evidence: PairEvidence, kinds: list[str]) -> Report:
+        random = np.random.default_rng(self.seed)
+        return gate.choose_by_pairs(evidence, self.challengers(kinds), random=random, scale_magnitudes=False)
 
     def train(self, kind: str, rows: Rows | None, label: str) -> Network:
         evidence, n_bits, inputs = self.evidence, self.evidence.n_bits, self.inputs[kind]
@@ -349,14 +331,7 @@ class _PairLearner(_Learner):
         batches = PairBatches(
             evidence.codes, n_bits, pairs, lambda queries: scale * inputs.query(evidence.queries.take(queries), n_bits)
         )
-        network = start_network(n_bits, inputs.n_inputs(n_bits), self.random, scale=_PAIR_SCALE)
-        return train(
-            network,
-            batches,
-            lambda batch: self.inputs_of_batch(kind, batch),
-            rate=_PAIR_RATE / n_bits,
-            decay=min(_PAIR_DECAY, _PAIR_DECAY_QUERIES / len(batches.queries)),
-            n_steps=min(_PAIR_STEPS, self.ranker.n_steps),
-            random=self.random,
-            label=label,
-        )
+        decay = min(_PAIR_DECAY, _PAIR_DECAY_QUERIES / len(batches.queries))
+        n_steps = min(_PAIR_STEPS, self.ranker.n_steps)
+        network = self._start(kind, scale=_PAIR_SCALE)
+        return self._train(network, batches, n_steps, label, rate=_PAIR_RATE / n_bits, decay=decay)

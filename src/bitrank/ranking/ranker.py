@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bitrank.core.archives import Archive, write_archive
@@ -30,14 +32,16 @@ from bitrank.ranking.evidence.kinds import (
     check_query_rows,
     check_vector_evidence,
 )
+from bitrank.ranking.gate.report import Report
 from bitrank.ranking.networks.threads import one_blas_thread
 from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, check_archive, ranker_class
+from bitrank.ranking.trust import sample_collection
 
 _SCORED_QUERIES = 1024  # per block of `score`
 
 
 @dataclass(eq=False, repr=False)
-class Ranker(BaseEstimator, ABC):
+class Ranker(BaseEstimator):
     """Turn queries into codes and weights to search with.
 
     A ranker learns from class labels (`fit`), judged pairs (`fit_pairs`) or constraints (`fit_constraints`), or says
@@ -50,8 +54,9 @@ class Ranker(BaseEstimator, ABC):
         Length of the codes.
     blend_ : float
         Share of what was learned in the ranking, from 0 (the plain distance) to 1.
-    report_ : list of dict
-        What was tried on held-out data, with its figures; the first line is the plain distance. Empty without a gate.
+    report_ : Report
+        What was tried on held-out data, with its figures and the winner; the first line is the plain distance. Empty
+        without a gate.
 
     Examples
     --------
@@ -61,17 +66,17 @@ class Ranker(BaseEstimator, ABC):
     """
 
     learns_from: ClassVar[frozenset[str]] = frozenset({"labels"})
+    _ungated_blend: ClassVar[float] = 1.0  # where no gate decides
     # Learned arrays that a file keeps, with a letter per side: "b" for bits. Further facts are JSON values.
     _arrays: ClassVar[dict[str, str]] = {}
     _facts: ClassVar[tuple[str, ...]] = ()
 
     n_bits_: int = field(init=False)
     blend_: float = field(init=False)
-    report_: list[dict[str, Any]] = field(init=False)
+    report_: Report = field(init=False)
 
     n_bits: int | None = None
 
-    @one_blas_thread
     def fit(
         self,
         codes: Codes,
@@ -79,6 +84,7 @@ class Ranker(BaseEstimator, ABC):
         *,
         queries: npt.ArrayLike | None = None,
         features: npt.ArrayLike | None = None,
+        collection: Any = None,
     ) -> Self:
         """Learn from class labels.
 
@@ -92,13 +98,16 @@ class Ranker(BaseEstimator, ABC):
             The same rows as they will come as queries; by default the codes.
         features : float array of shape (n, n_features), optional
             What else is known of a query, for rankers that use it.
+        collection : packed codes, `Index` or engine, optional
+            The collection that will be searched, or a sample of it; its items need no labels. For rankers per query
+            those unlike the rows of `codes` stand for classes that have no label yet: as queries they keep their own
+            ranking, and a `QueryVectorRanker` teaches labelled queries to pass over them.
         """
         evidence = check_label_evidence(codes, y, queries, features, self._n_bits())
         self._check_learns_from("labels", "class labels", features)
-        self._fit_labels(evidence)
-        return self
+        sample = sample_collection(collection, evidence.n_bits)
+        return self._learn(self._fit_labels, evidence._replace(collection=sample))
 
-    @one_blas_thread
     def fit_pairs(
         self, codes: Codes, pairs: Any, *, queries: npt.ArrayLike, features: npt.ArrayLike | None = None
     ) -> Self:
@@ -117,10 +126,8 @@ class Ranker(BaseEstimator, ABC):
         """
         evidence = check_pair_evidence(codes, pairs, queries, features, self._n_bits())
         self._check_learns_from("pairs", "pairs", features)
-        self._fit_pairs(evidence)
-        return self
+        return self._learn(self._fit_pairs, evidence)
 
-    @one_blas_thread
     def fit_constraints(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
         """Learn from triplets or quadruplets of row numbers.
 
@@ -135,8 +142,7 @@ class Ranker(BaseEstimator, ABC):
         """
         evidence = check_constraint_evidence(codes, rows, queries, self._n_bits())
         self._check_learns_from("constraints", "constraints")
-        self._fit_constraints(evidence)
-        return self
+        return self._learn(self._fit_constraints, evidence)
 
     def fit_vectors(
         self,
@@ -156,8 +162,7 @@ class Ranker(BaseEstimator, ABC):
         """
         evidence = check_vector_evidence(codes, vectors, queries, query_vectors, self._n_bits())
         self._check_learns_from("vectors", "vectors")
-        self._fit_vectors(evidence)
-        return self
+        return self._learn(self._fit_vectors, evidence)
 
     def queries_for(
         self, queries: npt.ArrayLike, *, features: npt.ArrayLike | None = None, collection: Any = None
@@ -229,7 +234,8 @@ class Ranker(BaseEstimator, ABC):
         write_archive(path, FORMAT, VERSION, self._to_archive())
 
     def _to_archive(self) -> Archive:
-        facts = {name: getattr(self, name) for name in ("n_bits_", "blend_", "report_", *self._facts)}
+        facts = {name: getattr(self, name) for name in ("n_bits_", "blend_", *self._facts)}
+        facts["report_"] = self.report_.stored()
         arrays = {name: np.asarray(getattr(self, name)) for name in self._arrays}
         return Archive(type(self).__name__, self.get_params(deep=False), facts, arrays)
 
@@ -240,6 +246,7 @@ class Ranker(BaseEstimator, ABC):
             raise ValueError(f"expected the parameters of {cls.__name__}, got {sorted(archive.params)}")
         check_archive(archive, {"n_bits_", "blend_", "report_", *cls._facts}, cls._arrays)
         ranker = cls(**archive.params)
+        archive.facts["report_"] = Report.load(archive.facts["report_"], getattr(ranker, "scoring", "guarded"))
         for name, value in (*archive.facts.items(), *archive.arrays.items()):
             setattr(ranker, name, value)
         ranker._loaded()
@@ -252,31 +259,46 @@ class Ranker(BaseEstimator, ABC):
         """Bits of a code as the parameters say, or None."""
         return self.n_bits
 
+    def _random(self) -> np.random.Generator:
+        """A generator from `random_state`."""
+        return np.random.default_rng(check_random_state(getattr(self, "random_state", None)).randint(2**31))
+
     def _check_learns_from(self, kind: str, evidence: str, features: npt.ArrayLike | None = None) -> None:
-        """Refuse evidence, or features, that this ranker cannot learn from."""
+        """Refuse evidence, features or a way to judge that this ranker does not have."""
         for name, what in ((kind, evidence), ("features", "features")):
             if name not in self.learns_from and (name == kind or features is not None):
                 able = [other for other in RANKERS if name in ranker_class(other).learns_from]
                 raise ValueError(f"{type(self).__name__} cannot learn from {what}; {', '.join(able)} can")
+        for name, usual in (("scoring", "guarded"), ("validation", "rows")):
+            if kind != "labels" and getattr(self, name, usual) != usual:
+                raise ValueError(f'{name} must be "{usual}" for {kind}, got {getattr(self, name)!r}')
 
-    def _fit_labels(self, evidence: LabelEvidence) -> None:
-        """Learn from class labels."""
+    @one_blas_thread
+    def _learn(self, learn: Callable[[Any], Report | None], evidence: Any) -> Self:
+        """Learn from checked evidence."""
+        started = time.perf_counter()
+        report = learn(evidence)
+        self.n_bits_, self.report_ = evidence.n_bits, report or Report()
+        self.blend_ = self._ungated_blend if report is None else report.blend
+        self.report_.seconds = time.perf_counter() - started
+        return self
+
+    def _fit_labels(self, evidence: LabelEvidence) -> Report | None:
+        """Learn from class labels, and return the report of the gate, if there is one."""
         raise NotImplementedError
 
-    def _fit_constraints(self, evidence: ConstraintEvidence) -> None:
-        """Learn from constraints."""
+    def _fit_constraints(self, evidence: ConstraintEvidence) -> Report | None:
         raise NotImplementedError
 
-    def _fit_pairs(self, evidence: PairEvidence) -> None:
-        """Learn from judged pairs."""
+    def _fit_pairs(self, evidence: PairEvidence) -> Report | None:
         raise NotImplementedError
 
-    def _fit_vectors(self, evidence: VectorEvidence) -> None:
+    def _fit_vectors(self, evidence: VectorEvidence) -> Report | None:
         raise NotImplementedError
 
-    @abstractmethod
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
-        """Answer for checked queries."""
+        """Answer for checked queries: by default with one weight per bit."""
+        return scaled(queries, self.weights_)
 
 
 def scaled(queries: QueryRows, weights: npt.NDArray[Any]) -> Queries:

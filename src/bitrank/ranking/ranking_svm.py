@@ -1,34 +1,42 @@
-"""`RankingSVM`: learn one weight per bit offline, from labels or constraints."""
+"""`RankingSVM`: learn one weight per bit offline, from labels, judged pairs or constraints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from bitrank.core.checks import check_count, check_weights
 from bitrank.core.progress import progress
-from bitrank.core.types import Queries, Rows, Weights
-from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, Matrix, PairEvidence, QueryRows
-from bitrank.ranking.evidence.sampling import NEGATIVES, SAMPLINGS, constraints_of, draw_constraints, draw_triplets
+from bitrank.core.types import Weights
+from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, PairEvidence
+from bitrank.ranking.evidence.sampling import (
+    SAMPLINGS,
+    Params,
+    Samples,
+    constraint_samples,
+    label_samples,
+    pair_samples,
+)
 from bitrank.ranking.gate import choose as gate
-from bitrank.ranking.gate.gated import GatedRanker
-from bitrank.ranking.gate.held_out import some_rows
-from bitrank.ranking.gate.near import Factor
-from bitrank.ranking.ranker import scaled
+from bitrank.ranking.gate.folds import Validation, some_rows
+from bitrank.ranking.gate.report import Report, Scoring
+from bitrank.ranking.ranker import Ranker
 from bitrank.ranking.solvers.objective import Constraints, Objective, best_scale
 from bitrank.ranking.solvers.solvers import SOLVERS, Solution
 
 # C="auto" tries these constants: the sum of C over all order constraints, and the share of it for ties.
 _TOTALS = (2.0, 200.0)
 _TIE_SHARES = (0.0, 1.0)
-_CANDIDATE_TOLERANCE = 1e-5  # gap of candidates, which are only compared; the winner is solved to the solver's own
+_TOLERANCE = 1e-5  # gap of challengers, which are only compared; the winner is solved to the solver's own
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class RankingSVM(GatedRanker):
+class RankingSVM(Ranker):
     """Learn one weight per bit from labels or constraints: the ranking SVM with order and tie constraints.
 
     Parameters
@@ -60,7 +68,7 @@ class RankingSVM(GatedRanker):
         The chosen strategy, n_neighbors, C_order and C_tie; empty where uniform weights were kept.
     blend_ : float
         Share of the learned weights, the rest being uniform ones.
-    report_ : list of dict
+    report_ : Report
         What was tried, with its held-out figures; the first line is uniform weights. Empty where C was given.
     solution_ : bitrank.ranking.solvers.solvers.Solution
         Objective, optimality gap and iterations. None where uniform weights were kept, and after loading.
@@ -84,7 +92,6 @@ class RankingSVM(GatedRanker):
     learns_from = frozenset({"labels", "pairs", "constraints"})
     _arrays: ClassVar[dict[str, str]] = {"weights_": "b"}
     _facts = ("params_",)
-    _gate: ClassVar[dict[str, Any]] = {"cross_validate": True, "race": True, "blends": gate.COARSE_BLENDS}
 
     weights_: Weights = field(init=False)
 
@@ -93,28 +100,94 @@ class RankingSVM(GatedRanker):
     solver: str = "exact"
     n_quadruplets: int = 50_000
     strategy: str = "auto"
+    scoring: Scoring = "guarded"
+    validation: Validation = "rows"
+    random_state: Any = None
 
-    def _label_learner(self, evidence: LabelEvidence, random: np.random.Generator) -> gate.Learner:
+    @classmethod
+    def from_weights(cls, weights: npt.ArrayLike) -> Self:
+        """Wrap one weight per bit, learned anywhere, as a ranker.
+
+        Examples
+        --------
+        >>> RankingSVM.from_weights([2.0, 1.0]).queries_for(np.uint8([[64]])).weights
+        array([[2., 1.]], dtype=float32)
+        """
+        vector = check_weights(weights)
+        if vector.ndim != 1 or len(vector) == 0:
+            raise ValueError(f"weights must be one vector, got shape {vector.shape}")
+        ranker = cls(n_bits=len(vector))
+        ranker.weights_, ranker.n_bits_, ranker.params_ = vector, len(vector), {}
+        ranker.blend_, ranker.report_, ranker.solution_ = 1.0, Report(), None
+        return ranker
+
+    def _fit_labels(self, evidence: LabelEvidence) -> Report | None:
         check_count("n_quadruplets", self.n_quadruplets, 1)
         samplings = [way for way in SAMPLINGS if self.strategy in ("auto", way["strategy"])]
         if not samplings:
             raise ValueError(f'strategy must be "auto", "uniform" or "near", got {self.strategy!r}')
-        if self.C != "auto":
+        if not self._is_auto():
             samplings = samplings[-1:] if self.strategy == "auto" else samplings[:1]
-        return _LabelLearner(self, evidence, samplings, random)
+        random = self._random()
+        everything = np.sort(some_rows(len(evidence.codes), random))
+        samples = label_samples(evidence, self.n_quadruplets, samplings, random, lambda: everything)
+        choose = partial(
+            gate.choose_by_labels,
+            evidence,
+            random=random,
+            scoring=self.scoring,
+            validation=self.validation,
+            cross_validate=True,
+            blends=gate.COARSE_BLENDS,
+            race=True,
+        )
+        return self._fit_samples(samples, self.n_quadruplets, choose)
 
-    def _pair_learner(self, evidence: PairEvidence, random: np.random.Generator) -> gate.Learner:
+    def _fit_pairs(self, evidence: PairEvidence) -> Report | None:
         check_count("n_quadruplets", self.n_quadruplets, 1)
-        return _PairLearner(self, evidence, random)
+        random = self._random()
+        samples = pair_samples(evidence, self.n_quadruplets, random)
+        return self._fit_samples(samples, None, partial(gate.choose_by_pairs, evidence, random=random))
 
-    def _constraint_learner(self, evidence: ConstraintEvidence) -> gate.Learner:
-        return _ConstraintLearner(self, evidence)
+    def _fit_constraints(self, evidence: ConstraintEvidence) -> Report | None:
+        choose = partial(gate.choose_by_constraints, evidence, random=self._random())
+        return self._fit_samples(constraint_samples(evidence), len(evidence.rows), choose)
 
-    def _fixed_choice(self) -> dict[str, Any] | None:
-        return None if isinstance(self.C, str) and self.C == "auto" else constants(self.C)
+    def _fit_samples(
+        self, samples: Samples, n: int | None, choose: Callable[[gate.Challengers], Report]
+    ) -> Report | None:
+        """Choose on held-out data unless C says it all, then learn from all; constants are divided by n constraints."""
+        report = choose(partial(samples.challengers, partial(self._try, n))) if self._is_auto() else None
+        params = constants(self.C) if report is None else report.params
+        sampling, drawn = samples.chosen(params)
+        constraints = constraints_of(drawn)
+        solution, weights = None, np.ones(constraints.n_bits)
+        if params:
+            solution = self._solve(constraints, params["C_order"], params["C_tie"])
+            weights = solution.weights
+        if report is not None:
+            # A ranking knows no scale, but an online learner that continues from these weights does.
+            scale = best_scale(constraints, 1.0, 1.0, gate.blend(weights, report.blend))
+            weights = gate.blend_at_scale(weights, report.blend, scale)
+        self.weights_, self.solution_ = weights.astype(np.float32), solution
+        self.params_ = {**sampling, **params} if params else {}
+        return report
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
-        return scaled(queries, self.weights_)
+    def _is_auto(self) -> bool:
+        return isinstance(self.C, str) and self.C == "auto"
+
+    def _try(
+        self, n: int | None, drawn: ConstraintEvidence, wanted: list[Params] | None
+    ) -> Iterator[tuple[Params, Weights]]:
+        """Weights for several constants, or for those that are wanted, each solved from the weights before."""
+        start, constraints = None, constraints_of(drawn)
+        constraints.precise = False
+        n = len(drawn.rows) if n is None else n
+        every = [{"C_order": total / n, "C_tie": share * total / n} for total in _TOTALS for share in _TIE_SHARES]
+        tried = [params for params in every if wanted is None or params in wanted]
+        for params in progress(tried, label="weights per bit, to choose the constants"):
+            start = self._solve(constraints, **params, start=start, tol=_TOLERANCE).weights
+            yield params, start.astype(np.float32)
 
     def _solve(self, constraints: Constraints, C_order: float, C_tie: float, **options: Any) -> Solution:
         """Minimise the objective for these constants; further options go to the solver."""
@@ -133,108 +206,14 @@ class RankingSVM(GatedRanker):
                 raise ValueError(f"prior must be one vector, got shape {prior.shape}")
         return SOLVERS[self.solver](Objective(constraints, C_order, C_tie, prior), **options)
 
-    def _candidates(
-        self, constraints: Constraints, tried: list[dict[str, float]]
-    ) -> Iterator[tuple[dict[str, Any], Factor]]:
-        """Weights for several constants, each solved from the weights before."""
-        start, constraints.precise = None, False
-        for some in progress(tried, label="weights per bit, to choose the constants"):
-            start = self._solve(constraints, **some, start=start, tol=_CANDIDATE_TOLERANCE).weights
-            yield some, start.astype(np.float32)
-
-    def _learn(
-        self, constraints: Constraints, choice: gate.Choice, sampling: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Solve with all constraints for the chosen parameters (None: uniform weights)."""
-        solution, weights = None, np.ones(constraints.n_bits)
-        if choice.params is not None:
-            solution = self._solve(constraints, choice.params["C_order"], choice.params["C_tie"])
-            weights = solution.weights
-        if choice.report:
-            # A ranking knows no scale, but an online learner that continues from these weights does.
-            scale = best_scale(constraints, 1.0, 1.0, gate.blend(weights, choice.blend))
-            weights = gate.blend_at_scale(weights, choice.blend, scale)
-        params = {} if choice.params is None else {**(sampling or {}), **choice.params}
-        return {"weights_": weights.astype(np.float32), "solution_": solution, "params_": params}
-
     def _loaded(self) -> None:
         self.solution_ = None
 
 
-class _LabelLearner:
-    """Quadruplets drawn from labels by several samplings, and weights for several constants."""
-
-    def __init__(
-        self,
-        ranker: RankingSVM,
-        evidence: LabelEvidence,
-        samplings: list[dict[str, Any]],
-        random: np.random.Generator,
-    ) -> None:
-        self.ranker, self.evidence, self.samplings, self.random = ranker, evidence, samplings, random
-        self.everything = np.sort(some_rows(len(evidence.codes), random))
-
-    def candidates(
-        self, rows: Rows, wanted: list[dict[str, Any]] | None = None
-    ) -> Iterator[tuple[dict[str, Any], Factor]]:
-        samplings = [sampling for sampling in self.samplings if self._tried(sampling, wanted)]
-        try:
-            for sampling, constraints in self._draw(rows, samplings):
-                for some, weights in self.ranker._candidates(constraints, self._tried(sampling, wanted)):
-                    yield {**sampling, **some}, weights
-        except ValueError:
-            if wanted is None:
-                raise  # later, a sampling with nothing to draw just drops out of the race
-
-    def _tried(self, sampling: dict[str, Any], wanted: list[dict[str, Any]] | None) -> list[dict[str, float]]:
-        """Constants to try with a sampling."""
-        tried = _constants_to_try(self.ranker.n_quadruplets)
-        return [some for some in tried if wanted is None or {**sampling, **some} in wanted]
-
-    def learn(self, choice: gate.Choice) -> dict[str, Any]:
-        last, params = self.samplings[-1], choice.params or {}
-        sampling = {name: params.get(name, last[name]) for name in last}
-        _, constraints = next(self._draw(self.everything, [sampling]))
-        return self.ranker._learn(constraints, choice, sampling)
-
-    def _draw(self, rows: Rows, samplings: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Constraints]]:
-        n, evidence = self.ranker.n_quadruplets, self.evidence
-        return draw_constraints(evidence, rows, n, samplings, self.random)
-
-
-class _PairLearner:
-    """Triplets drawn from judged pairs, and weights for several constants."""
-
-    def __init__(self, ranker: RankingSVM, evidence: PairEvidence, random: np.random.Generator) -> None:
-        self.ranker, self.evidence, self.random = ranker, evidence, random
-
-    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        for negatives in NEGATIVES:
-            constraints = self._draw(self.evidence.pairs[rows], negatives)
-            for some, weights in self.ranker._candidates(constraints, _constants_to_try(constraints.n_rows)):
-                yield {"negatives": negatives, **some}, weights
-
-    def learn(self, choice: gate.Choice) -> dict[str, Any]:
-        params = choice.params or {}
-        negatives = params.get("negatives", NEGATIVES[0])
-        return self.ranker._learn(self._draw(self.evidence.pairs, negatives), choice, {"negatives": negatives})
-
-    def _draw(self, pairs: Rows, negatives: str) -> Constraints:
-        return draw_triplets(self.evidence, pairs, self.ranker.n_quadruplets, negatives, self.random)
-
-
-class _ConstraintLearner:
-    """Constraints as they came, and weights for several constants."""
-
-    def __init__(self, ranker: RankingSVM, evidence: ConstraintEvidence) -> None:
-        self.ranker, self.evidence = ranker, evidence
-
-    def candidates(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        tried = _constants_to_try(len(self.evidence.rows))
-        return self.ranker._candidates(constraints_of(self.evidence, rows), tried)
-
-    def learn(self, choice: gate.Choice) -> dict[str, Any]:
-        return self.ranker._learn(constraints_of(self.evidence), choice)
+def constraints_of(evidence: ConstraintEvidence, rows: slice = slice(None)) -> Constraints:
+    """Constraints for a solver, all or some of them."""
+    queries = evidence.queries
+    return Constraints(queries.codes, evidence.codes, evidence.rows[rows], evidence.n_bits, queries.magnitudes)
 
 
 def constants(C: Any) -> dict[str, float]:
@@ -246,7 +225,3 @@ def constants(C: Any) -> dict[str, float]:
     if pair.shape not in ((1,), (2,)) or not np.isfinite(pair).all() or (pair < 0).any():
         raise ValueError(f'C must be one or two numbers, finite and not negative (or "auto", offline), got {C!r}')
     return {"C_order": float(pair[0]), "C_tie": float(pair[-1])}
-
-
-def _constants_to_try(n: int) -> list[dict[str, float]]:
-    return [{"C_order": total / n, "C_tie": share * total / n} for total in _TOTALS for share in _TIE_SHARES]

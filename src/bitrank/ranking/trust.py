@@ -16,7 +16,7 @@ import numpy.typing as npt
 from bitrank.core.checks import check_codes
 from bitrank.core.codes import distances, sample_rows
 from bitrank.core.types import Codes, Rows, Weights
-from bitrank.ranking.gate.near import blocks
+from bitrank.ranking.evidence.kinds import blocks
 
 MOST_ROWS = 10_000  # of a sample
 _FEWEST_ITEMS = 10  # of a collection that says anything

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from bitrank.core.checks import check_count, check_labels
+from bitrank.core.checks import check_count, class_numbers
 from bitrank.hashing.hasher import Floats, RandomHasher
 
 Rows = npt.NDArray[np.int64]
@@ -49,11 +49,6 @@ class SupervisedHasher(RandomHasher):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
-
-
-def class_numbers(y: Any, n: int) -> Rows:
-    """Number the classes of n rows from 0."""
-    return np.unique(check_labels(y, n), return_inverse=True)[1].astype(np.int64)
 
 
 def draw_labelled(classes: Rows, n: int, random: np.random.RandomState) -> Rows:

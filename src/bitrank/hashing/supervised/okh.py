@@ -10,11 +10,11 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 
-from bitrank.core.checks import check_count
+from bitrank.core.checks import check_count, class_numbers
 from bitrank.core.progress import progress
 from bitrank.hashing.anchors import AnchorKernel, KernelHasher, fit_kernel
 from bitrank.hashing.hasher import Floats
-from bitrank.hashing.supervised.labelled import Rows, class_numbers, draw_pairs
+from bitrank.hashing.supervised.labelled import Rows, draw_pairs
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -79,7 +79,6 @@ class AgreementRanker(Ranker):
         agree = np.sum((first > 0) == (second > 0), axis=0)
         odds = (agree + 1) / (len(first) - agree + 1)  # one more of each, so that no odds are infinite
         self.weights_ = np.log(np.maximum(odds, 1)).astype(np.float32)
-        self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 1.0, []
 
     def one_weight_per_bit(self) -> Weights | None:
         """None: `weights_` are for codes alone."""

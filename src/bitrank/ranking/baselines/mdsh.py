@@ -47,6 +47,8 @@ class MDSHRanker(UniformRanker):
 
     _arrays: ClassVar[dict[str, str]] = {"weights_": "b"}
 
+    _ungated_blend = 1.0
+
     weights_: Weights = field(init=False)
 
     eigenvalues: Any = None
@@ -58,7 +60,7 @@ class MDSHRanker(UniformRanker):
         weights = check_weights(weights, evidence.n_bits)
         if weights.ndim != 1:
             raise ValueError(f"eigenvalues must be one vector, got shape {weights.shape}")
-        self.weights_, self.n_bits_, self.blend_, self.report_ = weights, evidence.n_bits, 1.0, []
+        self.weights_ = weights
 
     def _n_bits(self) -> int | None:
         if self.n_bits is not None or self.eigenvalues is None:

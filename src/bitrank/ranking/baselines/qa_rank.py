@@ -93,7 +93,6 @@ class QaRank(Ranker):
         # The variance of ±1 is 1 less the squared mean.
         self.class_weights_ = solve_weights(np.maximum(1 - means**2, 0), similarities(means), self.smoothing)
         self.rows_, self.row_classes_ = bits[rows], classes[rows].astype(np.float32)
-        self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 1.0, []
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         mixed = np.empty((len(queries.codes), self.n_bits_))

@@ -11,9 +11,9 @@ from sklearn.utils import check_random_state
 
 from bitrank.core.checks import check_count
 from bitrank.core.codes import signs
-from bitrank.core.types import Queries, Weights
-from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, QueryRows
-from bitrank.ranking.ranker import Ranker, scaled
+from bitrank.core.types import Weights
+from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix
+from bitrank.ranking.ranker import Ranker
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -64,10 +64,6 @@ class WhRank(Ranker):
         values = check_values(evidence, type(self).__name__)
         first, second = _same_class_pairs(evidence.y, self.n_pairs, check_random_state(self.random_state))
         self.weights_ = (1 / spread_between(values[first], values[second])).astype(np.float32)
-        self.n_bits_, self.blend_, self.report_ = evidence.n_bits, 1.0, []
-
-    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
-        return scaled(queries, self.weights_)
 
 
 def check_values(evidence: LabelEvidence, name: str) -> Matrix:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,9 +108,8 @@ def check_features(
 
 def check_label_evidence(codes: Any, y: Any, queries: Any, features: Any, n_bits: int | None) -> LabelEvidence:
     """Check labelled codes, the rows as queries (the codes by default) and their features."""
-    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
+    codes, n_bits, query_rows = _check_codes_and_queries(codes, queries, n_bits)
     labels = check_labels(y, len(codes))
-    query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
     if len(query_rows.codes) != len(codes):
         raise ValueError(f"queries must have one row for each of the {len(codes)} codes, got {len(query_rows.codes)}")
     matrix = None if features is None else check_features(features, len(codes))
@@ -118,15 +118,13 @@ def check_label_evidence(codes: Any, y: Any, queries: Any, features: Any, n_bits
 
 def check_constraint_evidence(codes: Any, rows: Any, queries: Any, n_bits: int | None) -> ConstraintEvidence:
     """Check constraints, and the queries that their first column numbers (the codes by default)."""
-    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
-    query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
+    codes, n_bits, query_rows = _check_codes_and_queries(codes, queries, n_bits)
     return ConstraintEvidence(codes, check_constraints(rows, len(codes), len(query_rows.codes)), query_rows, n_bits)
 
 
 def check_pair_evidence(codes: Any, pairs: Any, queries: Any, features: Any, n_bits: int | None) -> PairEvidence:
     """Check judged pairs, the queries that their first column numbers, and the queries' features."""
-    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None else _width(queries))
-    query_rows = check_query_rows(queries, n_bits)
+    codes, n_bits, query_rows = _check_codes_and_queries(codes, to_array(queries, "queries"), n_bits)
     matrix = None if features is None else check_features(features, len(query_rows.codes))
     return PairEvidence(codes, check_pairs(pairs, len(codes), len(query_rows.codes)), query_rows, matrix, n_bits)
 
@@ -135,9 +133,8 @@ def check_vector_evidence(
     codes: Any, vectors: Any, queries: Any, query_vectors: Any, n_bits: int | None
 ) -> VectorEvidence:
     """Check codes with their vectors, and queries with theirs (the items by default)."""
-    codes, n_bits = check_n_bits(codes, n_bits if n_bits is not None or queries is None else _width(queries))
+    codes, n_bits, query_rows = _check_codes_and_queries(codes, queries, n_bits)
     matrix = check_features(vectors, len(codes), name="vectors", row="code")
-    query_rows = QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)
     if query_vectors is not None:
         if queries is None:
             raise ValueError("query_vectors must come with queries, got vectors alone")
@@ -159,7 +156,22 @@ def pairs_of_constraints(evidence: ConstraintEvidence) -> PairEvidence:
     return PairEvidence(evidence.codes, graded, evidence.queries, None, evidence.n_bits)
 
 
-def _width(queries: Any) -> int | None:
-    """Bits of queries that are reals: one column per bit."""
-    array = to_array(queries, "queries")
-    return array.shape[1] if array.dtype.kind == "f" and array.ndim == 2 else None
+def blocks(n: int, size: int) -> Iterator[slice]:
+    """Slices of at most `size` rows.
+
+    Examples
+    --------
+    >>> list(blocks(5, 3))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def _check_codes_and_queries(codes: Any, queries: Any, n_bits: int | None) -> tuple[Codes, int, QueryRows]:
+    """Codes, their bits (by default one per column of queries that are reals) and queries (by default the codes)."""
+    if n_bits is None and queries is not None:
+        array = to_array(queries, "queries")
+        n_bits = array.shape[1] if array.dtype.kind == "f" and array.ndim == 2 else None
+    codes, n_bits = check_n_bits(codes, n_bits)
+    return codes, n_bits, QueryRows(codes, None) if queries is None else check_query_rows(queries, n_bits)

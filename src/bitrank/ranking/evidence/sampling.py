@@ -1,20 +1,19 @@
-"""Constraints for the solvers: from rows as they came, or drawn from labels or judged pairs."""
+"""Constraints for learners of one weight per bit: as they came, or drawn from labels or judged pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bitrank.core.codes import distances
-from bitrank.core.types import Codes, Rows
-from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, PairEvidence
-from bitrank.ranking.evidence.quadruplets import draw_quadruplets
-from bitrank.ranking.gate.near import blocks
-from bitrank.ranking.solvers.objective import Constraints
+from bitrank.core.types import Rows, Weights
+from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, PairEvidence, blocks
+from bitrank.ranking.evidence.quadruplets import NothingToDrawError, draw_quadruplets
 
+Params = dict[str, Any]
+Drawn = Iterator[tuple[Params, ConstraintEvidence]]
 # What rankers try: quadruplets among the nearest few hundred items, among wider neighbourhoods, and from the whole
 # collection. Near ones serve the top of a list, wide ones the rest of it.
 SAMPLINGS: tuple[dict[str, Any], ...] = (
@@ -25,47 +24,99 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
 )
 
 
-def draw_samplings(
-    y: npt.ArrayLike,
-    n_quadruplets: int,
-    *,
-    codes: Codes,
-    samplings: Sequence[dict[str, Any]] = SAMPLINGS,
-    random: np.random.Generator,
-) -> Iterator[tuple[dict[str, Any], Rows]]:
-    """Draw quadruplets by each sampling; skip one that has nothing to draw, unless it is the last.
+class Samples(NamedTuple):
+    """Ways to draw constraints from one body of evidence.
 
-    Examples
-    --------
-    >>> codes, y = np.zeros((8, 1), np.uint8), [0, 0, 0, 0, 1, 1, 1, 1]
-    >>> drawn = draw_samplings(y, 5, codes=codes, samplings=SAMPLINGS[::3], random=np.random.default_rng(0))
-    >>> [(sampling["strategy"], len(rows)) for sampling, rows in drawn]
-    [('near', 5), ('uniform', 5)]
+    Attributes
+    ----------
+    samplings : sequence of dict
+        What a gate tries.
+    usual : dict
+        The sampling of a ranker that keeps uniform weights.
+    draw : callable
+        From row numbers of the evidence (None: all of them) and samplings to (sampling, constraints) of each.
     """
-    for sampling in samplings:
-        seed = int(random.integers(2**31))
+
+    samplings: Sequence[Params]
+    usual: Params
+    draw: Callable[[Rows | None, Sequence[Params]], Drawn]
+
+    def challengers(
+        self,
+        learn: Callable[[ConstraintEvidence, list[Params] | None], Iterator[tuple[Params, Weights]]],
+        rows: Rows,
+        wanted: list[Params] | None = None,
+    ) -> Iterator[tuple[Params, Weights]]:
+        """Weights learned from every sampling of some rows, or from those that a race still wants.
+
+        `learn` takes constraints, and the parameters that are wanted besides the sampling.
+        """
+        some = [each for each in self.samplings if wanted is None or any(each.items() <= one.items() for one in wanted)]
         try:
-            drawn = draw_quadruplets(y, n_quadruplets, codes=codes, random_state=seed, **sampling)
-        except ValueError:
-            if sampling is samplings[-1]:
-                raise
-            continue
-        yield sampling, drawn
+            for sampling, constraints in self.draw(rows, some):
+                rest = [
+                    {name: value for name, value in one.items() if name not in sampling}
+                    for one in wanted or ()
+                    if sampling.items() <= one.items()
+                ]
+                for params, weights in learn(constraints, None if wanted is None else rest):
+                    yield {**sampling, **params}, weights
+        except NothingToDrawError:
+            if wanted is None:
+                raise  # later, a sampling with nothing to draw just drops out of the race
+
+    def chosen(self, params: Params) -> tuple[Params, ConstraintEvidence]:
+        """Constraints of all rows by the sampling that the parameters name."""
+        return next(self.draw(None, [{name: params.get(name, value) for name, value in self.usual.items()}]))
 
 
-def draw_constraints(
+def label_samples(
     evidence: LabelEvidence,
-    rows: Rows,
     n_quadruplets: int,
-    samplings: Sequence[dict[str, Any]],
+    samplings: Sequence[Params],
     random: np.random.Generator,
-) -> Iterator[tuple[dict[str, Any], Constraints]]:
-    """Draw constraints among some rows by each sampling."""
-    codes, queries = evidence.codes[rows], evidence.queries.take(rows)
-    for sampling, drawn in draw_samplings(
-        evidence.y[rows], n_quadruplets, codes=codes, samplings=samplings, random=random
-    ):
-        yield sampling, Constraints(queries.codes, codes, drawn, evidence.n_bits, queries.magnitudes)
+    everything: Callable[[], Rows],
+) -> Samples:
+    """Quadruplets drawn from labels, among the rows that `everything` gives where no rows are named.
+
+    A sampling that has nothing to draw is skipped, unless it is the last.
+    """
+
+    def draw(rows: Rows | None, samplings: Sequence[Params]) -> Drawn:
+        rows = everything() if rows is None else rows
+        codes, queries = evidence.codes[rows], evidence.queries.take(rows)
+        for sampling in samplings:
+            seed = int(random.integers(2**31))
+            try:
+                drawn = draw_quadruplets(evidence.y[rows], n_quadruplets, codes=codes, random_state=seed, **sampling)
+            except NothingToDrawError:
+                if sampling is samplings[-1]:
+                    raise
+                continue
+            yield sampling, ConstraintEvidence(codes, drawn, queries, evidence.n_bits)
+
+    return Samples(samplings, samplings[-1], draw)
+
+
+def pair_samples(evidence: PairEvidence, n_triplets: int, random: np.random.Generator) -> Samples:
+    """Triplets drawn from judged pairs."""
+
+    def draw(rows: Rows | None, samplings: Sequence[Params]) -> Drawn:
+        pairs = evidence.pairs if rows is None else evidence.pairs[rows]
+        for sampling in samplings:
+            yield sampling, draw_triplets(evidence, pairs, n_triplets, sampling["negatives"], random)
+
+    ways = [{"negatives": negatives} for negatives in NEGATIVES]
+    return Samples(ways, ways[0], draw)
+
+
+def constraint_samples(evidence: ConstraintEvidence) -> Samples:
+    """Constraints as they came."""
+
+    def draw(rows: Rows | None, samplings: Sequence[Params]) -> Drawn:
+        yield {}, evidence if rows is None else evidence._replace(rows=evidence.rows[rows])
+
+    return Samples([{}], {}, draw)
 
 
 # How triplets are drawn from judged pairs: the item that should be farther comes from the whole collection, or from the
@@ -75,7 +126,7 @@ NEGATIVES = ("random", "near")
 
 def draw_triplets(
     evidence: PairEvidence, pairs: Rows, n_triplets: int, negatives: str, random: np.random.Generator
-) -> Constraints:
+) -> ConstraintEvidence:
     """Draw (query, other item, relevant item) from judged pairs, relevant ones in proportion to 2^grade − 1.
 
     Items that are relevant to the query are no negatives; queries for which none is left are skipped.
@@ -94,9 +145,8 @@ def draw_triplets(
     negative = ~np.isin(rows[:, 0] * n_items + items, keys)
     triplets = np.column_stack([rows[:, 0], items, rows[:, 1]])[negative]
     if len(triplets) == 0:
-        raise ValueError("pairs must leave items that are not relevant near the queries, got none")
-    queries_as = evidence.queries
-    return Constraints(queries_as.codes, evidence.codes, triplets, evidence.n_bits, queries_as.magnitudes)
+        raise NothingToDrawError("pairs must leave items that are not relevant near the queries, got none")
+    return ConstraintEvidence(evidence.codes, triplets, evidence.queries, evidence.n_bits)
 
 
 def _near_items(evidence: PairEvidence, queries: Rows, n_near: int = 200) -> Rows:
@@ -107,9 +157,3 @@ def _near_items(evidence: PairEvidence, queries: Rows, n_near: int = 200) -> Row
         to_items = distances(evidence.queries.codes[queries[part]], evidence.codes)
         near[part] = np.argpartition(to_items, n_near - 1, axis=1)[:, :n_near]
     return near
-
-
-def constraints_of(evidence: ConstraintEvidence, rows: Rows | slice = slice(None)) -> Constraints:
-    """Constraints as they came, or some of them."""
-    queries = evidence.queries
-    return Constraints(queries.codes, evidence.codes, evidence.rows[rows], evidence.n_bits, queries.magnitudes)

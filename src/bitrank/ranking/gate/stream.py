@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,10 @@ import numpy.typing as npt
 from bitrank.core.codes import sample_rows
 from bitrank.core.types import Codes, Rows, Weights
 from bitrank.ranking.evidence.kinds import PairEvidence, QueryRows
-from bitrank.ranking.gate.choose import BLENDS, standard_error
-from bitrank.ranking.gate.near import Floats, mean_one
-from bitrank.ranking.gate.pair_gate import Fold, HeldOutPairs, pick
+from bitrank.ranking.gate.choose import BLENDS
+from bitrank.ranking.gate.folds import PairFold
+from bitrank.ranking.gate.judge import Floats, HeldOutPairs, mean_one
+from bitrank.ranking.gate.report import Report
 
 _MOST_QUERIES, _MOST_ITEMS = 500, 10_000
 _FEWEST_QUERIES = 30  # to judge by
@@ -41,9 +42,7 @@ class StreamGate:
 
     Attributes
     ----------
-    blend : float
-        Share of what was learned in the weights.
-    report : list of dict
+    report : Report
         Every blend of the last look with its figures; the first line is the start.
     learned : array of shape (n_bits,)
         What the last weights were a blend of.
@@ -56,8 +55,7 @@ class StreamGate:
         self._queries: OrderedDict[bytes, _Kept] = OrderedDict()
         self._items: OrderedDict[bytes, None] = OrderedDict()
         self._n_calls, self._next_look = 0, _FIRST_LOOK
-        self.blend, self.learned = 0.0, start
-        self.report: list[dict[str, Any]] = []
+        self.learned, self.report = start, Report()
 
     def hold_out(self, queries: QueryRows, items: Codes, rows: Rows) -> npt.NDArray[np.bool_]:
         """Keep the constraints of held-out queries, and tell which rows they are.
@@ -99,7 +97,8 @@ class StreamGate:
         if self._n_calls >= self._next_look and len(self._queries) >= _FEWEST_QUERIES:
             self._next_look = self._n_calls + int(min(max(_FIRST_LOOK, _LOOKS * self._n_calls), _MOST_CALLS))
             self._judge(codes)
-        weights = blend(self._start, learned, self.blend) if self.blend else self._start
+        amount = self.report.blend
+        weights = blend(self._start, learned, amount) if amount else self._start
         return weights.astype(np.float32)
 
     def _judge(self, codes: Codes) -> None:
@@ -112,16 +111,15 @@ class StreamGate:
 
         rival = evidence._replace(queries=QueryRows(evidence.queries.codes, rows(self._start)))
         everything = np.arange(len(self._queries))
-        fold = Fold(everything[:0], everything, everything[:0])
+        fold = PairFold(everything[:0], everything, everything[:0])
         held_out = HeldOutPairs(rival, fold, False, False, np.random.default_rng(0))
-        plain = held_out.judge()[:, 0]
-        self.report = [_line(0.0, plain, plain)]
+        plain = held_out.judge()
+        lines = [{"blend": 0.0, **plain.figures(plain)}]
         for amount in BLENDS:
             factor = rows(blend(self._start, self.learned, amount))
             ((_, scores),) = held_out.judge_blends(lambda numbers: factor[numbers], (1.0,))  # noqa: B023
-            self.report.append(_line(amount, scores[:, 0], plain))
-        best = pick(self.report)
-        self.blend = 0.0 if best is None else best["blend"]
+            lines.append({"blend": amount, **scores.figures(plain)})
+        self.report = Report(lines)
 
     def _evidence(self, codes: Codes) -> PairEvidence:
         """The held-out queries, a collection of codes that differ, and pairs of both."""
@@ -151,12 +149,3 @@ def blend(start: Floats, learned: Floats, amount: float) -> Floats:
     array([3., 5.])
     """
     return ((1 - amount) * mean_one(start) + amount * mean_one(learned)) * float(learned.mean())
-
-
-def _line(amount: float, scores: Floats, plain: Floats) -> dict[str, Any]:
-    return {
-        "blend": amount,
-        "ndcg10": float(scores.mean()),
-        "ndcg10_error": standard_error(scores - plain),
-        "new_ndcg10": None,
-    }

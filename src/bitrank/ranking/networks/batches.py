@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Rows
 from bitrank.ranking.evidence.kinds import Matrix
-from bitrank.ranking.networks.loss import loss_gradient, softmax
+from bitrank.ranking.networks.loss import contrast, loss_gradient, softmax
 from bitrank.ranking.trust import Unlabelled
 
 _N_QUERIES, _N_ITEMS, _N_PULL = 256, 1024, 512  # per batch
@@ -143,12 +143,7 @@ class PairBatches:
         own = softmax(self.own_vectors(queries) @ pull_bits.T)
 
         def gradient(vectors: Matrix) -> Matrix:
-            scores = np.empty((len(places), 1 + len(items)), np.float32)
-            scores[:, 0] = np.einsum("qb,qb->q", vectors, bits)
-            scores[:, 1:] = vectors @ item_bits.T
-            scores[:, 1:][known] = -np.inf
-            shares = softmax(scores)
-            by_vector = (shares[:, :1] - 1) * bits + shares[:, 1:] @ item_bits
+            by_vector = contrast(vectors, bits, item_bits, known)
             by_vector += _PULL * ((softmax(vectors @ pull_bits.T) - own) @ pull_bits)
             by_vector /= np.float32(len(places))
             return by_vector

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.checks import check_labels
 from bitrank.core.progress import progress
 
 Matrix = npt.NDArray[np.float32]
@@ -55,12 +54,24 @@ def softmax(scores: Matrix) -> Matrix:
     return scores
 
 
-def class_numbers(y: npt.ArrayLike, n: int) -> Rows:
-    """Labels of n rows as numbers from 0 on, or a ValueError where there is nothing to tell apart."""
-    classes, numbers = np.unique(check_labels(y, n), return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"y must hold at least two classes, got {len(classes)}")
-    return numbers
+def contrast(vectors: Matrix, bits: Matrix, items: Matrix, known: tuple[Rows, Rows] | None = None) -> Matrix:
+    """Gradient of −log of the share that a query's own item has among all items, by the vectors; a sum, not a mean.
+
+    Parameters
+    ----------
+    vectors : vectors of the queries
+    bits : ±1 of the own item of each query
+    items : ±1 of the other items, which are the same for all queries
+    known : query and column of other items that are no negatives, optional
+    """
+    scores = np.empty((len(vectors), 1 + len(items)), np.float32)
+    scores[:, 0] = np.einsum("qb,qb->q", vectors, bits)
+    scores[:, 1:] = vectors @ items.T
+    if known is not None:
+        scores[:, 1:][known] = -np.inf
+    shares = softmax(scores)
+    by_vector: Matrix = (shares[:, :1] - 1) * bits + shares[:, 1:] @ items
+    return by_vector
 
 
 class Adam:

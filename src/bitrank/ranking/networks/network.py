@@ -1,37 +1,130 @@
-"""Networks that turn what is known of a query into a vector, and how they are trained."""
+"""Networks that turn what is known of a query into a vector: what they see, how they are trained and stored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from bitrank.ranking.evidence.kinds import Matrix
+from bitrank.core.archives import Archive, check_shapes
+from bitrank.core.codes import signs
+from bitrank.core.types import Rows
+from bitrank.ranking.evidence.kinds import Matrix, QueryRows
+from bitrank.ranking.gate.judge import mean_one
 from bitrank.ranking.networks.batches import Batch, Batches
 from bitrank.ranking.networks.loss import Adam, descend
 
+_MOST_COMPONENTS = 128
+_MOST_ROWS = 10_000  # that the components are computed from
+# Arrays of a network in a file, with a letter per side: bits, inputs, hidden units, features and their components.
+_SHAPES = {"direct": "bi", "shift": "b", "inner": "hi", "outer": "bh", "center": "f", "components": "fc"}
+
+
+class Inputs(NamedTuple):
+    """φ of a query: `[query, (features − center)·components, 1]`, the query as ±1 bits or as reals of mean size 1.
+
+    Features are reduced to their leading components and divided by one scale: raw features, of hundreds of columns,
+    make a network rank worse than the bits alone where rows are few.
+    """
+
+    reals: bool
+    center: Matrix
+    components: Matrix
+
+    @classmethod
+    def learn(cls, reals: bool, features: Matrix | None, random: np.random.Generator) -> Self:
+        """Learn the components of features, or of none."""
+        if features is None:
+            return cls(reals, np.zeros(0, np.float32), np.zeros((0, 0), np.float32))
+        rows = np.sort(random.permutation(len(features))[:_MOST_ROWS])
+        center = features[rows].mean(axis=0, dtype=np.float64)
+        centered = features[rows] - center
+        values, vectors = np.linalg.eigh(centered.T @ centered / len(rows))
+        leading = vectors[:, ::-1][:, : min(_MOST_COMPONENTS, len(rows))]
+        spread = np.sqrt(values[::-1][: leading.shape[1]].clip(min=0).mean())
+        scaled = leading / spread if spread > 0 else np.zeros_like(leading)
+        return cls(reals, center.astype(np.float32), scaled.astype(np.float32))
+
+    @property
+    def with_features(self) -> bool:
+        """Whether the queries need features."""
+        return self.components.size > 0
+
+    def n_inputs(self, n_bits: int) -> int:
+        """Length of φ."""
+        return n_bits + int(self.components.shape[1]) + 1
+
+    def query(self, queries: QueryRows, n_bits: int) -> Matrix:
+        """The query's part of φ: its bits, or its reals where these are used."""
+        bits = signs(queries.codes, n_bits)
+        if not self.reals or queries.magnitudes is None:
+            return bits
+        return (bits * mean_one(queries.magnitudes)).astype(np.float32)
+
+    def __call__(self, queries: QueryRows, features: Matrix | None, n_bits: int) -> Matrix:
+        """φ, one row per query."""
+        parts = [self.query(queries, n_bits)]
+        if self.with_features and features is not None:
+            parts.append(np.asarray((features - self.center) @ self.components, np.float32))
+        return np.hstack([*parts, np.ones((len(queries.codes), 1), np.float32)])
+
+
+BITS = Inputs(False, np.zeros(0, np.float32), np.zeros((0, 0), np.float32))
+
 
 class Network(NamedTuple):
-    """f(φ) = direct·φ + shift + outer·relu(inner·φ); a vector `direct` multiplies the first inputs, one per bit."""
+    """f(φ) = direct·φ + shift + outer·relu(inner·φ); a vector `direct` multiplies the first inputs, one per bit.
+
+    `inputs` gives φ of a query, and `blend` is the share λ of f(φ) in the vector that is searched with.
+    """
 
     direct: Matrix
     shift: Matrix
     inner: Matrix
     outer: Matrix
+    inputs: Inputs = BITS
+    blend: float = 0.0
 
-    def __call__(self, inputs: Matrix) -> Matrix:
+    def __call__(self, phi: Matrix) -> Matrix:
         """Vectors, one row per query."""
-        vectors = self.linear(inputs)
+        vectors = self.linear(phi)
         if len(self.inner):
-            vectors += np.maximum(inputs @ self.inner.T, 0) @ self.outer.T
+            vectors += np.maximum(phi @ self.inner.T, 0) @ self.outer.T
         return vectors
 
-    def linear(self, inputs: Matrix) -> Matrix:
+    def linear(self, phi: Matrix) -> Matrix:
         """The linear part of the vectors."""
-        direct = inputs[:, : len(self.shift)] * self.direct if self.direct.ndim == 1 else inputs @ self.direct.T
+        direct = phi[:, : len(self.shift)] * self.direct if self.direct.ndim == 1 else phi @ self.direct.T
         vectors: Matrix = direct + self.shift
         return vectors
+
+    def vectors(self, queries: QueryRows, features: Matrix | None) -> Matrix:
+        """Vectors of queries."""
+        return self(self.inputs(queries, features, len(self.shift)))
+
+    def write(self, archive: Archive, name: str) -> None:
+        """Add the network to an archive."""
+        arrays = (*self[:4], self.inputs.center, self.inputs.components)
+        archive.arrays.update({f"{name}_{key}": array for key, array in zip(_SHAPES, arrays, strict=True)})
+        archive.facts[f"{name}_part"] = {"reals": self.inputs.reals, "blend": self.blend}
+
+    @classmethod
+    def take(cls, archive: Archive, name: str) -> Self:
+        """Take a network out of an archive, or raise a ValueError that says what is wrong with it."""
+        keys = [f"{name}_{key}" for key in _SHAPES]
+        if not archive.arrays.keys() >= set(keys) or not isinstance(archive.facts.get(f"{name}_part"), dict):
+            raise ValueError(f"expected the arrays {keys} and {name}_part, got {sorted(archive.arrays)}")
+        arrays = {key: archive.arrays.pop(f"{name}_{key}") for key in _SHAPES}
+        facts = archive.facts.pop(f"{name}_part")
+        shapes = _SHAPES | ({"direct": "b"} if arrays["direct"].ndim == 1 else {})
+        n_bits = arrays["shift"].shape[-1] if arrays["shift"].ndim else 0
+        check_shapes(arrays, shapes, {"b": n_bits, "i": n_bits + arrays["components"].shape[-1] + 1})
+        share = facts.get("blend")
+        if not isinstance(share, int | float) or not 0 <= share <= 1 or not isinstance(facts.get("reals"), bool):
+            raise ValueError(f"expected a part with reals and blend, got {facts!r:.80}")
+        direct, shift, inner, outer, center, components = arrays.values()
+        return cls(direct, shift, inner, outer, Inputs(facts["reals"], center, components), share)
 
 
 def start_network(
@@ -92,7 +185,12 @@ def train(
         by_hidden = (by_vector @ network.outer) * (hidden > 0)
         return by_direct, by_vector.sum(axis=0), by_hidden.T @ phi, by_vector.T @ hidden
 
-    arrays = network if has_hidden else network[:2]
+    arrays = network[:4] if has_hidden else network[:2]
     steps = [Adam(array, rate, decay if array is network.direct else 0.0) for array in arrays]
     descend(steps, gradients, n_steps, label)
     return network
+
+
+def take(features: Matrix | None, rows: Rows) -> Matrix | None:
+    """Some rows of features, where there are any."""
+    return None if features is None else features[rows]

@@ -15,7 +15,6 @@ import numpy as np
 from bitrank.core.files import read_npz
 from bitrank.core.types import Codes, Weights
 from bitrank.ranking import load_ranker
-from bitrank.ranking.weights import ranker_of_weights
 
 if TYPE_CHECKING:
     from bitrank.ranking.ranker import Ranker
@@ -40,7 +39,9 @@ class Ranking(NamedTuple):
 
     def as_ranker(self) -> Ranker:
         """The ranker, also where it is one weight per bit."""
-        return ranker_of_weights(self.weights) if self.ranker is None else self.ranker
+        from bitrank.ranking import RankingSVM  # slow to import
+
+        return RankingSVM.from_weights(self.weights) if self.ranker is None else self.ranker
 
 
 def ranking_of(ranker: Ranker, sample: Codes) -> Ranking:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitrank.ranking.weights import compare_weights, summarize_weights
+from bitrank.cli.weights import compare_weights, summarize_weights
 
 
 @given(n_used=st.integers(1, 50), n_zero=st.integers(0, 50), value=st.floats(0.125, 100, width=32))

@@ -1,0 +1,318 @@
+"""Judges: how well a factor, blended with the query itself, ranks for held-out queries.
+
+Labels are judged by MAP and precision at 10, judged pairs and constraints by nDCG@10. Both look only at the items that
+are nearest to each query by the query itself or by the factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.core.codes import distances, distances_to_rows, signs, split_vectors
+from bitrank.core.metrics import average_precision, ndcg_at, precision_at
+from bitrank.core.ties import smallest_columns
+from bitrank.core.types import Codes, Rows, Weights
+from bitrank.ranking.evidence.kinds import LabelEvidence, PairEvidence, QueryRows, blocks
+from bitrank.ranking.gate.folds import LabelFold, PairFold
+
+Floats = npt.NDArray[np.float64]
+Distances = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+# What multiplies the bits of a query: one vector, or a function of query row numbers. A negative weight flips the bit.
+Factor = npt.NDArray[np.floating[Any]] | Callable[[Rows], Weights]
+
+_NEAREST = 1000  # items per query
+# MAP is measured on fewer queries and in a sample of the held-out items. Precision at 10 depends on the density of the
+# collection and varies more: it is measured on more queries, among the nearest items of the whole collection.
+_MAP_QUERIES = 1000
+_MOST_ITEMS = 50_000  # of the collection, beside those that pairs name
+_FEWEST_TO_HALVE = 20  # least number of items per class where MAP is judged on two sides
+
+
+def mean_one(values: npt.NDArray[Any]) -> Floats:
+    """Scale each row to a mean size of 1; rows of zeros become ones."""
+    mean = np.abs(values).mean(axis=-1, keepdims=True, dtype=np.float64)
+    return np.where(mean > 0, values / np.where(mean > 0, mean, 1.0), 1.0)
+
+
+def standard_error(gains: Floats) -> float:
+    """Standard error of the mean gain: the one that all gates use.
+
+    Examples
+    --------
+    >>> standard_error(np.array([0.0, 2.0, 0.0, 2.0]))
+    0.5
+    """
+    return float(gains.std() / np.sqrt(len(gains)))
+
+
+class LabelScores(NamedTuple):
+    """Average precision of queries, precision at 10 of more queries, and class and side of the first ones."""
+
+    ap: Floats
+    p10: Floats
+    classes: npt.NDArray[Any]
+    sides: Floats
+
+    def figures(self, rival: LabelScores) -> dict[str, float]:
+        """Means, and the standard errors of their gains over the rival's, paired by query.
+
+        Queries of one class look for the same items and gain or lose together: for MAP each class counts as one
+        observation where that gives the larger error. Where a class was judged on two sides, in different items, only
+        the difference between the sides is chance; where on one, the difference between classes counts as chance.
+        """
+        means = {"map": self.ap.mean(), "p10": self.p10.mean()}
+        gains, groups = self.ap - rival.ap, np.unique(rival.classes, return_inverse=True)[1]
+        of_classes = np.bincount(groups, np.where(rival.sides == 0, gains - gains.mean(), rival.sides * gains))
+        by_class = float(np.sqrt(of_classes @ of_classes) / len(gains))
+        errors = {"map_error": max(standard_error(gains), by_class), "p10_error": standard_error(self.p10 - rival.p10)}
+        return {name: float(value) for name, value in {**means, **errors}.items()}
+
+
+class PairScores(NamedTuple):
+    """nDCG@10 of every query for all its relevant items, and for those that no training pair names."""
+
+    ndcg10: Floats
+    new_ndcg10: Floats
+
+    def figures(self, rival: PairScores) -> dict[str, float | None]:
+        """Means of both figures, and the standard error of the first one's gain, paired by query."""
+        new = self.new_ndcg10[~np.isnan(rival.new_ndcg10)]
+        return {
+            "ndcg10": float(self.ndcg10.mean()),
+            "ndcg10_error": standard_error(self.ndcg10 - rival.ndcg10),
+            "new_ndcg10": float(new.mean()) if len(new) else None,
+        }
+
+
+class Near(NamedTuple):
+    """Rows of near items per query, and the distances to them; a row that is known already is far away.
+
+    The distances of a blend hold until the next one is taken.
+    """
+
+    rows: Rows
+    known: Mask
+    blends: Iterator[tuple[float, Distances]]
+
+
+class HeldOutQueries:
+    """Held-out queries in a collection.
+
+    Parameters
+    ----------
+    queries : QueryRows
+        The held-out queries.
+    numbers : int64 array of shape (n_queries,)
+        Their row numbers, which a factor is asked for.
+    codes : packed codes
+    collection : int64 array
+        Rows of `codes` to search in.
+    itself : int64 array of shape (n_queries,), optional
+        Row of `codes` that each query is, and that it must not find.
+    n_bits : int
+    scale_magnitudes : bool
+        Whether a factor multiplies the magnitudes of queries, or replaces them and is blended with them.
+    """
+
+    def __init__(
+        self,
+        queries: QueryRows,
+        numbers: Rows,
+        codes: Codes,
+        collection: Rows,
+        itself: Rows | None,
+        n_bits: int,
+        scale_magnitudes: bool,
+    ) -> None:
+        self.queries, self.magnitudes = queries
+        self.numbers, self.codes, self.collection, self.n_bits = numbers, codes, collection, n_bits
+        self.itself = np.full(len(numbers), -1) if itself is None else itself
+        if self.magnitudes is not None and not scale_magnitudes:  # the factor replaces them: bring both to one scale
+            self.magnitudes = mean_one(self.magnitudes).astype(np.float32)
+        self.scale_magnitudes = scale_magnitudes
+        self.near = self._nearest(self.magnitudes)
+        self.to_near = self.to_rows(self.near, self.magnitudes)
+
+    def weights(self, factor: Factor) -> Weights:
+        """Weights of the queries' bits by a factor; negative ones flip a bit."""
+        values = mean_one(factor(self.numbers) if callable(factor) else factor)
+        weights = np.broadcast_to(values, (len(self.numbers), self.n_bits))
+        if self.scale_magnitudes and self.magnitudes is not None:
+            weights = weights * self.magnitudes
+        return weights.astype(np.float32)
+
+    def distances(self, part: slice | Rows, items: Codes, weights: Weights | None) -> Distances:
+        """Distances of some queries to items."""
+        queries, some = self._flipped(self.queries[part], None if weights is None else weights[part])
+        return distances(queries, items, some).astype(np.float32, copy=False)
+
+    def to_rows(self, rows: Rows, weights: Weights | None) -> Distances:
+        """Distances from each query to its own list of rows."""
+        queries, weights = self._flipped(self.queries, weights)
+        return distances_to_rows(queries, self.codes, rows, weights)
+
+    def blend_near(self, weights: Weights, blends: Sequence[float]) -> Near:
+        """Distances to near items for every blend; a blend of weights is a blend of distances."""
+        rows, known = self.near, np.zeros(self.near.shape, bool)
+        plain, full = self.to_near, self.to_rows(self.near, weights)
+        if weights.min() < 0:
+            # Flipped bits find items that are far by the query itself: add those nearest by the factor.
+            more = self._nearest(weights)
+            again = self._which_known(more)
+            far = np.where(again, np.float32(1e30), np.float32(0))
+            rows, known = np.hstack([rows, more]), np.hstack([known, again])
+            plain = np.hstack([plain, self.to_rows(more, self.magnitudes) + far])
+            full = np.hstack([full, self.to_rows(more, weights) + far])
+        return Near(rows, known, _mix(plain, full, blends))
+
+    def _nearest(self, weights: Weights | None) -> Rows:
+        """Rows of the collection nearest to each query, itself excluded."""
+        n_near = min(_NEAREST, len(self.collection) - 1)
+        near = np.empty((len(self.numbers), n_near), np.int64)
+        for part in blocks(len(self.numbers), 64):
+            found = self.distances(part, self.codes[self.collection], weights)
+            found[self.itself[part][:, None] == self.collection] = np.inf
+            near[part] = self.collection[smallest_columns(found, n_near)]
+        return near
+
+    def _which_known(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        known, flags = np.empty(rows.shape, bool), np.zeros(len(self.codes), bool)
+        for place, (new, old) in enumerate(zip(rows, self.near, strict=True)):
+            flags[old] = True
+            known[place] = flags[new]
+            flags[old] = False
+        return known
+
+    def _flipped(self, queries: Codes, weights: Weights | None) -> tuple[Codes, Weights | None]:
+        """Flip query bits where weights are negative; distances change by a constant per query."""
+        if weights is not None and weights.size and weights.min() < 0:
+            return split_vectors(signs(queries, self.n_bits) * weights)
+        return queries, weights
+
+
+def _mix(
+    plain: npt.NDArray[np.float32], full: npt.NDArray[np.float32], blends: Sequence[float]
+) -> Iterator[tuple[float, Distances]]:
+    """Mix two matrices in several shares, in one place of memory."""
+    mixed, rest = np.empty_like(plain), np.empty_like(plain)
+    for amount in blends:
+        np.multiply(1 - np.float32(amount), plain, out=mixed)
+        mixed += np.multiply(np.float32(amount), full, out=rest)
+        yield amount, mixed
+
+
+class HeldOutLabels(HeldOutQueries):
+    """Rank for held-out rows of labelled codes: MAP in a sample of unseen items, P@10 in the whole collection."""
+
+    def __init__(self, evidence: LabelEvidence, fold: LabelFold, scale_magnitudes: bool = True) -> None:
+        codes, y = evidence.codes, evidence.y
+        n_similar = (y[fold.queries][:, None] == y[fold.sample]).sum(axis=1)
+        rows = fold.queries[n_similar > np.isin(fold.queries, fold.sample)]
+        if len(rows) == 0:
+            raise ValueError("no held-out query has a similar item: the classes are too small to hold rows out")
+        super().__init__(
+            evidence.queries.take(rows), rows, codes, fold.collection, rows, evidence.n_bits, scale_magnitudes
+        )
+        self.y = y
+        self.halves = halves(y, rows[:_MAP_QUERIES], fold.sample)
+        sides = (1.0, -1.0) if len(self.halves) == 2 else (0.0,)
+        parts = [
+            (y[rows[half]], np.full(len(half), side), rows[half][:, None] == items, y[rows[half]][:, None] == y[items])
+            for side, (half, items) in zip(sides, self.halves, strict=True)
+        ]
+        self.classes, self.sides, self.in_sample, same_class = map(np.concatenate, zip(*parts, strict=True))
+        self.relevant = same_class & ~self.in_sample
+        self.to_sample = self._to_sample(self.magnitudes)
+
+    def judge(self) -> LabelScores:
+        """Scores of every query by uniform weights."""
+        near_relevant = self.y[self.near] == self.y[self.numbers][:, None]
+        return self._score(self.to_sample.copy(), self.to_near, near_relevant)
+
+    def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, LabelScores]]:
+        """Judge every blend with the factor."""
+        weights = self.weights(factor)
+        full, near = self._to_sample(weights), self.blend_near(weights, blends)
+        near_relevant = (self.y[near.rows] == self.y[self.numbers][:, None]) & ~near.known
+        for amount, to_near in near.blends:
+            share = np.float32(amount)
+            yield amount, self._score((1 - share) * self.to_sample + share * full, to_near, near_relevant)
+
+    def _to_sample(self, weights: Weights | None) -> Distances:
+        return np.concatenate([self.distances(half, self.codes[items], weights) for half, items in self.halves])
+
+    def _score(self, to_sample: Distances, to_near: Distances, near_relevant: Mask) -> LabelScores:
+        to_sample[self.in_sample] = np.inf
+        # A query without a similar item among its nearest has precision 0, not an unknown one.
+        p10 = np.nan_to_num(precision_at(to_near, near_relevant, 10))
+        return LabelScores(average_precision(to_sample, self.relevant), p10, self.classes, self.sides)
+
+
+def halves(y: npt.NDArray[Any], queries: Rows, items: Rows) -> list[tuple[Rows, Rows]]:
+    """Split queries and items in two halves per class, each half judged in its own; or keep all together.
+
+    Two judgements that share nothing tell chance from what is true of a class. Small classes stay whole: a half would
+    have nothing left to find, and many classes measure chance by themselves.
+    """
+    if np.unique(y[items], return_counts=True)[1].min() >= _FEWEST_TO_HALVE:
+        by_class = np.argsort(y[queries], kind="stable"), items[np.argsort(y[items], kind="stable")]
+        n_items = len(items) // 2
+        return [(by_class[0][side::2], np.sort(by_class[1][side::2][:n_items])) for side in (0, 1)]
+    return [(np.arange(len(queries)), items)]
+
+
+class HeldOutPairs(HeldOutQueries):
+    """Rank for held-out queries: nDCG@10 of all their relevant items, and of those that no training pair names."""
+
+    def __init__(
+        self, evidence: PairEvidence, fold: PairFold, scale_magnitudes: bool, itself: bool, random: np.random.Generator
+    ) -> None:
+        numbers = np.sort(fold.queries)
+        pairs = evidence.pairs[np.isin(evidence.pairs[:, 0], numbers) & (evidence.pairs[:, 2] > 0)]
+        collection = np.arange(len(evidence.codes))
+        if len(collection) > _MOST_ITEMS:
+            sample = random.permutation(len(collection))[:_MOST_ITEMS]
+            collection = np.union1d(sample, pairs[:, 1])
+        rows = numbers if itself else None
+        queries = evidence.queries.take(numbers)
+        super().__init__(queries, numbers, evidence.codes, collection, rows, evidence.n_bits, scale_magnitudes)
+        self.pairs, self.gains = pairs, np.exp2(pairs[:, 2], dtype=np.float64) - 1
+        self.starts = np.searchsorted(pairs[:, 0], numbers)
+        self.stops = np.searchsorted(pairs[:, 0], numbers, side="right")
+        self.new_gains: Floats = np.where(np.isin(pairs[:, 1], fold.new_items), self.gains, 0.0)
+
+    def judge(self) -> PairScores:
+        """Scores of every query by the queries themselves."""
+        return self._score(self.near, np.zeros(self.near.shape, bool), self.to_near)
+
+    def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, PairScores]]:
+        """Judge every blend with the factor."""
+        near: Near = self.blend_near(self.weights(factor), blends)
+        for amount, to_near in near.blends:
+            yield amount, self._score(near.rows, near.known, to_near)
+
+    def _score(self, rows: Rows, known: Mask, to_near: Distances) -> PairScores:
+        return PairScores(*(self._ndcg(rows, known, to_near, gains) for gains in (self.gains, self.new_gains)))
+
+    def _ndcg(self, rows: Rows, known: Mask, to_near: Distances, gains: Floats) -> Floats:
+        """nDCG@10 of every query; NaN where nothing is worth finding."""
+        near_gains, best = np.zeros(rows.shape), np.zeros(len(rows))
+        buffer = np.zeros(len(self.codes))
+        discounts = 1 / np.log2(np.arange(2, 12))
+        for place, (start, stop) in enumerate(zip(self.starts, self.stops, strict=True)):
+            items, worth = self.pairs[start:stop, 1], gains[start:stop]
+            buffer[items] = worth
+            near_gains[place] = buffer[rows[place]]
+            buffer[items] = 0
+            top = -np.sort(-worth)[:10]
+            best[place] = top @ discounts[: len(top)]
+        near_gains[known] = 0
+        near_best = -np.sort(-near_gains, axis=1)[:, :10]
+        share = np.nan_to_num(ndcg_at(to_near, near_gains, 10)) * (near_best @ discounts[: near_best.shape[1]])
+        out: Floats = np.divide(share, best, out=np.full(len(rows), np.nan), where=best > 0)
+        return out
