@@ -125,8 +125,8 @@ class Collection:
         if bits is not None and hasher is not None:
             raise ValueError("bits must be None for a hasher, which has its own, got both")
         vectors = check_vectors(X, "X")
-        if len(vectors) == 0:
-            raise ValueError("X must hold at least one row, got none")
+        if len(vectors) < 2 and hasher is None:
+            raise ValueError(f"X must hold at least two rows, whose values choose the thresholds, got {len(vectors)}")
         chosen: Hasher = SignBits() if hasher is None else hasher
         try:
             check_is_fitted(chosen, "n_bits_")
@@ -751,10 +751,9 @@ class Collection:
 
     def _append(self, state: State) -> None:
         """Save what changed."""
-        if self._facts_changed or self._changes:
-            facts = self._facts() if self._facts_changed else None
-            self._state = files.append(state, self._changes or [], facts, self._rankers())
-            self._changes, self._facts_changed = [], False
+        facts = self._facts() if self._facts_changed else None
+        self._state = files.append(state, self._changes or [], facts, self._rankers())
+        self._changes, self._facts_changed = [], False
 
     def _rankers(self) -> dict[str, Lazy]:
         return {str(version.number): ranker for version, ranker in self._versions if ranker is not None}

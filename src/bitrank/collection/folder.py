@@ -123,6 +123,8 @@ def append(state: State, changes: list[Change], facts: dict[str, Any] | None, ra
     folder, entries = state.folder, dict[str, Any]()
     with locked(folder):
         _check_state(folder, state, False)
+        if facts is None and not changes:
+            return state
         new = {} if facts is None else {number: rankers[number] for number in rankers.keys() - state.rankers}
         for number, ranker in new.items():
             entries[f"ranker {number}"] = _write_file(folder / _ranker_file(), ranker.data())
