@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import bitrank
+import bitrank.hashing
 from bitrank.core.codes import pack
 from bitrank.core.files import write_array
 from bitrank.core.types import Codes
