@@ -41,7 +41,7 @@ def cluster():
 def client(cluster):
     """A client that knows the cluster by its address alone."""
     with Client(cluster.scheduler_address) as client:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=300)
         yield client
 
 
@@ -298,7 +298,7 @@ def test_a_worker_killed_in_a_search_changes_nothing(client, tmp_path):
     deadly = da.from_array(codes, chunks=(200, 8)).map_blocks(killing(tmp_path / "killed", 2000), dtype=np.uint8)
     assert_equal(bitrank.dask.search(deadly, queries, 30, weights), Index(codes).search(queries, 30, weights))
     assert (tmp_path / "killed").exists()
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=300)
     assert len(pids(client) & before) == 1
 
 

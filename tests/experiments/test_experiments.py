@@ -45,7 +45,7 @@ def command(results):
 
 
 def run(results):
-    done = subprocess.run(command(results), cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command(results), cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -111,7 +111,7 @@ def finished(tmp_path_factory):
     results = tmp_path_factory.mktemp("results")
     process = subprocess.Popen(command(results), cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 900
         while content(results).count(b"\n") < 4:
             assert process.poll() is None, "the run ended before it could be stopped"
             assert time.monotonic() < deadline

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from index_reference import assert_equal, random_codes, reference
+from threads import wait_until
 
 from bitrank.core.codes import hamming, pack
 from bitrank.index import Index
@@ -98,10 +99,7 @@ def test_new_weights_sort_the_rows_behind_searches():
     assert index.order_quality() > 0.95
     index.weights = first[::-1]
     assert_equal(index.search(queries, 10), reference(queries, codes, np.arange(20_000), first[::-1], 10))
-    deadline = time.monotonic() + 60
-    while index.order_quality() < 0.95 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert index.order_quality() > 0.95
+    wait_until(lambda: index.order_quality() > 0.95)
     assert_equal(index.search(queries, 10), reference(queries, codes, np.arange(20_000), first[::-1], 10))
 
 
@@ -157,12 +155,11 @@ def test_search_while_rows_and_weights_change():
         time.sleep(0.01)
     index.remove(np.arange(900, 1000))
     index.optimize()
-    time.sleep(0.02)
+    wait_until(lambda: len(seen) > 1)
     done.set()
     for worker in workers:
         worker.join()
     assert not wrong
-    assert len(seen) > 1
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ def answers_of_another_process(fitted, tmp_path_factory):
     np.savez(folder / "queries.npz", codes=CODES, values=VALUES)
     for name, ranker in fitted.items():
         ranker.save(folder / f"{name}.ranker")
-    subprocess.run([sys.executable, "-c", ANSWER, str(folder), *fitted], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", ANSWER, str(folder), *fitted], check=True, timeout=600)
     return folder
 
 

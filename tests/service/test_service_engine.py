@@ -166,7 +166,7 @@ def test_the_command_serves_an_engine(url, table, tmp_path):
     expected = sorted((int(d), int(i)) for d, i in zip(distances, IDS, strict=True) if i != 8)[:20]
     for start in range(2):
         with Command("--engine", url, "--table", table, "--data", tmp_path, "--workers", 2) as command:
-            with httpx.Client(base_url=command.address, timeout=60) as client:
+            with httpx.Client(base_url=command.address, timeout=120) as client:
                 page = client.post("/search", json={"item": 8, "explore": 0, "profile": "hamming"}).json()
                 assert [(result["distance"], result["id"]) for result in page["results"]] == expected
                 assert client.get("/profiles").json()[1]["n_pages"] == start

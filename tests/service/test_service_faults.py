@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 import pytest
 from serving import Command, serving
-from threads import in_threads
+from threads import in_threads, wait_until
 
 from bitrank.index import Index
 from bitrank.service import sources
@@ -40,7 +40,7 @@ class Writer(threading.Thread):
 
     def run(self):
         first = 10_000 * (1 + int(self.name))
-        with httpx.Client(base_url=self.address, timeout=20) as client:
+        with httpx.Client(base_url=self.address, timeout=120) as client:
             for number in itertools.count():
                 if self.stopping.is_set():
                     return
@@ -99,6 +99,7 @@ def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_k
     with Command("--index", index, "--data", tmp_path, "--rate", "0") as command:
         killed = set()
         with writing(command.address) as writers:
+            wait_until(lambda: all(writer.keys for writer in writers))
             while len(killed) < n_kills:
                 command.wait_until_healthy()
                 time.sleep(rng.uniform(0, 0.3))
@@ -133,17 +134,12 @@ def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_k
 @pytest.mark.slow
 def test_several_workers_share_a_socket_and_a_database_and_one_killed_comes_back(index, tmp_path):
     with Command("--index", index, "--data", tmp_path, "--rate", "0", "--workers", "2") as command:
-        end = time.monotonic() + 60
-        while len(command.workers()) < 2 and time.monotonic() < end:
-            time.sleep(0.05)
+        wait_until(lambda: len(command.workers()) == 2)
         first = command.workers()
-        assert len(first) == 2
         with writing(command.address) as writers:
-            time.sleep(0.3)
+            wait_until(lambda: all(writer.keys for writer in writers))
             os.kill(first[0], signal.SIGKILL)
-            while (len(command.workers()) < 2 or first[0] in command.workers()) and time.monotonic() < end:
-                time.sleep(0.05)
-            assert len(command.workers()) == 2
+            wait_until(lambda: len(command.workers()) == 2 and first[0] not in command.workers())
             command.wait_until_healthy()
         status, errors = command.stop()
     assert status == 0
@@ -156,16 +152,12 @@ def test_several_workers_share_a_socket_and_a_database_and_one_killed_comes_back
 
 def test_a_lost_parent_takes_its_worker_and_its_learner_along(index, tmp_path):
     command = Command("--index", index, "--data", tmp_path)
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not command.learners():
-        time.sleep(0.05)
+    wait_until(lambda: command.workers() and command.learners())
     (worker,), (learner,) = command.workers(), command.learners()
     command.process.kill()
     command.process.communicate()
     for child in (worker, learner):
-        while time.monotonic() < end and os.path.exists(f"/proc/{child}"):
-            time.sleep(0.05)
-        assert not os.path.exists(f"/proc/{child}")
+        wait_until(lambda child=child: not os.path.exists(f"/proc/{child}"))
 
 
 @pytest.mark.slow  # a restart under load is tested above, and a locked database below
@@ -175,10 +167,12 @@ def test_a_worker_killed_while_the_database_is_locked_comes_back_when_the_lock_i
         holder.execute("BEGIN EXCLUSIVE")
         workers = {command.worker()}
         os.kill(command.worker(), signal.SIGKILL)
-        end = time.monotonic() + 60
-        while len(workers) < 3 and time.monotonic() < end:  # the one killed, one that found it locked, the next
-            time.sleep(0.01)
-            workers |= {command.worker()} - {None}
+
+        def three_workers():  # the one killed, one that found it locked, the next
+            workers.update({command.worker()} - {None})
+            return len(workers) == 3
+
+        wait_until(three_workers)
         holder.execute("ROLLBACK")
         holder.close()
         command.wait_until_healthy()
@@ -246,7 +240,7 @@ def test_a_full_disk_gives_503_and_loses_nothing(index, tmp_path):
     how = {"wrapper": wrapper} if mounts else {"preexec_fn": limit_files}
     with (
         Command("--index", index, "--data", small, "--rate", "0", **how) as command,
-        httpx.Client(base_url=command.address, timeout=30) as client,
+        httpx.Client(base_url=command.address, timeout=120) as client,
     ):
         done, refused = fill(client)
         assert refused.status_code == 503, refused.text

@@ -9,7 +9,8 @@ import time
 
 import numpy as np
 import pytest
-from serving import CODES, Command, one_off_client, save_codes, serving, wait_until
+from serving import CODES, Command, one_off_client, save_codes, serving
+from threads import wait_until
 
 from bitrank.clicks import ClickLearner
 from bitrank.service import learner, learning, sources
@@ -28,7 +29,7 @@ def running(index, folder, *arguments, wrapper=()):
     """Start a service, and yield it with a client that opens a connection per request."""
     with (
         Command("--index", index, "--data", folder, "--rate", 0, *arguments, wrapper=wrapper) as command,
-        one_off_client(base_url=command.address, timeout=30) as client,
+        one_off_client(base_url=command.address, timeout=120) as client,
     ):
         yield command, client
 
@@ -52,7 +53,7 @@ def gauge(client, name):
 
 def add_unreadable_page(path):
     """Log a page whose codes are damaged, as the next one of the default profile."""
-    with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+    with contextlib.closing(sqlite3.connect(path, timeout=120)) as connection, connection:
         connection.execute("UPDATE profiles SET n_pages = n_pages + 1 WHERE name = 'default'")
         connection.execute(
             "INSERT INTO pages (key, profile, number, time, query_code, shown, shown_codes, signed) "
@@ -176,7 +177,8 @@ from bitrank.clicks import ClickLearner
 from bitrank.service import process
 
 fault, learn = sys.argv[1], ClickLearner.learn
-process.LONGEST_PAGE_S = 1
+if fault == "hung":
+    process.LONGEST_PAGE_S = 3
 
 def faulty(self, page, *, number=None, **options):
     if number == 3 and fault == "killed":

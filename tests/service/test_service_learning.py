@@ -1,11 +1,11 @@
 """Learning in the service: the candidate follows clicks, the gate decides, activations are logged and undone."""
 
-import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from serving import serving
+from threads import wait_until
 
 from bitrank import ITQ, QueryVectorRanker, RankingSVM
 from bitrank.clicks import LoggedPage, Page
@@ -77,13 +77,7 @@ class User:
 
 
 def wait_until_learned(client):
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        lines = client.get("/metrics").text.splitlines()
-        if 'bitrank_pages_to_learn{profile="default"} 0.0' in lines:
-            return
-        time.sleep(0.01)
-    raise TimeoutError("the clicks are not learned")
+    wait_until(lambda: 'bitrank_pages_to_learn{profile="default"} 0.0\n' in client.get("/metrics").text)
 
 
 def versions(client):
@@ -203,21 +197,19 @@ def test_two_processes_over_one_database_agree(collection, tmp_path):
             body = {"page_token": page["page_token"], "clicked": clicked}
             assert one.post("/feedback", json=body).status_code == 201
             assert two.post("/feedback", json=body).status_code == 200
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
+
+        def two_follows_one():
             results = two.post("/search", json={"item": 3, "k": 1})
             learned = [client.service.candidates.ranking("default") for client in (one, two)]
-            if (
+            return (
                 results.json()["version"] == number
                 and two.get("/items/9000").status_code == 200
                 and two.get("/items/5").status_code == 404
                 and two.post("/search?profile=tenant", json={"item": 3}).status_code == 200
                 and all(ranking is not None and np.ptp(ranking.weights) > 0 for ranking in learned)
-            ):
-                break
-            time.sleep(0.05)
-        else:
-            raise TimeoutError("the second process does not follow the first")
+            )
+
+        wait_until(two_follows_one)
         assert two.get("/items/9000").json()["title"] == "shared"
 
 
@@ -308,16 +300,11 @@ def test_failed_learning_is_reported_and_starts_again(collection, tmp_path, monk
         page = client.post("/search", json={"item": 3}).json()
         body = {"page_token": page["page_token"], "clicked": [page["results"][0]["id"]]}
         assert client.post("/feedback", json=body).status_code == 201
-        end = time.monotonic() + 60
-        while "learning" not in client.get("/healthz").json() and time.monotonic() < end:
-            time.sleep(0.05)
-        assert client.get("/healthz").json() == {"status": "ok", "learning": "failing"}
+        wait_until(lambda: client.get("/healthz").json() == {"status": "ok", "learning": "failing"})
         assert client.post("/search", json={"item": 3}).status_code == 200
         broken[0] = False
         wait_until_learned(client)
-        while "learning" in client.get("/healthz").json() and time.monotonic() < end:
-            time.sleep(0.05)
-        assert client.get("/healthz").json() == {"status": "ok"}
+        wait_until(lambda: client.get("/healthz").json() == {"status": "ok"})
         assert "bitrank_learning_failures 0.0" not in client.get("/metrics").text
 
 

@@ -12,10 +12,10 @@ import httpx
 import numpy as np
 import psycopg
 import pytest
-from serving import CODES, Command, one_off_client, save_codes, serving, wait_until
+from serving import CODES, Command, one_off_client, save_codes, serving
 from sqlalchemy.exc import OperationalError
 from tcp_proxy import Proxy
-from threads import in_threads
+from threads import in_threads, wait_until
 
 from bitrank.service import sources
 from bitrank.service.service import POLL_S
@@ -56,7 +56,7 @@ def started(index, base):
     return command
 
 
-CLIENT = one_off_client(timeout=30)
+CLIENT = one_off_client(timeout=120)
 
 
 def call(service, method, path, **body):
@@ -245,7 +245,7 @@ def test_a_database_that_goes_away_gives_503_and_loses_nothing(index, postgres, 
 
 
 SLOW_COMMITS = """
-CREATE FUNCTION bitrank.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(20); RETURN NULL; END $$;
+CREATE FUNCTION bitrank.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(300); RETURN NULL; END $$;
 CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON bitrank.{table} DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION bitrank.wait();
 """
@@ -308,7 +308,7 @@ def test_a_database_that_goes_away_after_the_commit_makes_no_answer_wrong(index,
 
             proxy.cut_after_commit_of(f"INSERT INTO {table} ")
             first = send()
-            assert proxy.was_cut.wait(10), path
+            assert proxy.was_cut.wait(120), path
             assert first.status_code in (200, 201, 204), (path, first.text)
             refused = send()
             assert refused.status_code == 503, path

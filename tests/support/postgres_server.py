@@ -66,7 +66,7 @@ class PostgresServer:
             command += ["-c", f"{name}={value}"]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen([*self._as_user, *command], stdout=log, stderr=log, cwd="/")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             try:
                 self._psycopg.connect(self.url()).close()
@@ -92,7 +92,7 @@ class PostgresServer:
         if self._process is not None:
             children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
             self._process.send_signal(number)
-            self._process.wait(timeout=60)
+            self._process.wait(timeout=300)
             while any(Path("/proc", child).exists() for child in children):
                 time.sleep(0.01)
         self._process = None
@@ -113,7 +113,7 @@ class PostgresServer:
 
     def _call(self, program, *arguments):
         command = [*self._as_user, self._bin / program, *arguments]
-        subprocess.run(command, check=True, capture_output=True, cwd="/", timeout=120)
+        subprocess.run(command, check=True, capture_output=True, cwd="/", timeout=600)
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import httpx
 import numpy as np
 import uvicorn
+from threads import wait_until
 
 from bitrank import Index
 from bitrank.service import process
@@ -38,20 +38,13 @@ def serving(source, folder=None, *, url=None, ranker=None, **settings):
     thread.start()
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
     try:
-        with httpx.Client(base_url=address, timeout=30) as client:
+        with httpx.Client(base_url=address, timeout=120) as client:
             client.service, client.address, client.server = service, address, server
             yield client
     finally:
         server.should_exit = True
         thread.join()
         bound.close()
-
-
-def wait_until(condition, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition does not come true"
-        time.sleep(0.02)
 
 
 def one_off_client(**options):
@@ -103,19 +96,18 @@ class Command:
         """Send a signal and wait; returns the exit status and what was printed to standard error."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=30)
+        _, errors = self.process.communicate(timeout=120)
         return self.process.returncode, errors
 
-    def wait_until_healthy(self, seconds=60):
+    def is_healthy(self):
+        """Whether the service answers."""
+        with contextlib.suppress(httpx.HTTPError), one_off_client(timeout=5) as client:
+            return client.get(f"{self.address}/healthz").status_code == 200
+        return False
+
+    def wait_until_healthy(self):
         """Wait until the service answers."""
-        end = time.monotonic() + seconds
-        with one_off_client(timeout=5) as client:
-            while time.monotonic() < end:
-                with contextlib.suppress(httpx.HTTPError):
-                    if client.get(f"{self.address}/healthz").status_code == 200:
-                        return
-                time.sleep(0.02)
-        raise TimeoutError(f"{self.address} does not answer")
+        wait_until(self.is_healthy)
 
     def __enter__(self):
         return self

@@ -1,6 +1,7 @@
-"""Run functions at once."""
+"""Run functions at once, and wait for what other threads and processes do."""
 
 import threading
+import time
 
 
 def in_threads(*calls):
@@ -10,3 +11,11 @@ def in_threads(*calls):
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def wait_until(condition, seconds=300):
+    """Wait until a condition is true; the limit is no more than what ends a test that hangs."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition does not come true"
+        time.sleep(0.02)
