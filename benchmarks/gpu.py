@@ -1,4 +1,4 @@
-"""Measure `bitrank.gpu.Index` and write benchmarks/results/gpu.json.
+"""Measure `bitrank.gpu.GpuIndex` and write benchmarks/results/gpu.json.
 
     python benchmarks/gpu.py                       everything (about five minutes on an H200)
     python benchmarks/gpu.py --only speed stream   some sections
@@ -73,7 +73,7 @@ def measured(rounds: int, call, *arguments) -> tuple[float, float]:
     return statistics.median(times), min(times)
 
 
-def forget(index: gpu.Index) -> None:
+def forget(index: gpu.GpuIndex) -> None:
     index.close()
     cp.get_default_memory_pool().free_all_blocks()
     cp.get_default_pinned_memory_pool().free_all_blocks()
@@ -83,7 +83,7 @@ def speed(records: list, scale: float, rounds: int) -> None:
     rng = np.random.default_rng(0)
     for n_bits in (64, 128, 256, 512, 1024):
         n = int(64_000_000_000 * scale) // n_bits
-        index = gpu.Index(random_codes(n, n_bits))
+        index = gpu.GpuIndex(random_codes(n, n_bits))
         queries = rng.integers(0, 256, (64, n_bits // 8), dtype=np.uint8)
         for n_queries in (64, 16, 1):
             for kind in ("uniform", "even", "lognormal") if n_queries != 16 else ("uniform",):
@@ -99,7 +99,7 @@ def small(records: list, scale: float, rounds: int) -> None:
     """Collections of the usual size, where the call itself counts."""
     rng = np.random.default_rng(0)
     for n, n_bits in ((1000, 64), (100_000, 64), (1_000_000, 64), (10_000_000, 64), (1_000_000, 512)):
-        index = gpu.Index(random_codes(n, n_bits))
+        index = gpu.GpuIndex(random_codes(n, n_bits))
         for n_queries in (1, 64):
             queries = rng.integers(0, 256, (n_queries, n_bits // 8), dtype=np.uint8)
             weights = weights_of("uniform", rng, (n_queries, n_bits))
@@ -121,12 +121,12 @@ def flat_search(codes: cp.ndarray, queries: np.ndarray) -> np.ndarray:
 
 
 def flat(records: list, scale: float, rounds: int) -> None:
-    """Plain Hamming distance without and with `gpu.Index`, on a tenth of the codes."""
+    """Plain Hamming distance without and with `gpu.GpuIndex`, on a tenth of the codes."""
     rng = np.random.default_rng(0)
     for n_bits in (64, 128):
         n = int(6_400_000_000 * scale) // n_bits
         codes = random_codes(n, n_bits)
-        index = gpu.Index(codes)
+        index = gpu.GpuIndex(codes)
         queries = rng.integers(0, 256, (64, n_bits // 8), dtype=np.uint8)
         for n_queries in (64, 1):
             batch = queries[:n_queries]
@@ -144,7 +144,7 @@ def ties(records: list, scale: float, rounds: int) -> None:
     """All codes at the same distance: every one of them is within the limit until its id is compared."""
     rng = np.random.default_rng(0)
     n, n_bits = int(100_000_000 * scale), 64
-    index = gpu.Index(random_codes(n, n_bits))
+    index = gpu.GpuIndex(random_codes(n, n_bits))
     queries = rng.integers(0, 256, (64, n_bits // 8), dtype=np.uint8)
     for n_queries in (64, 1):
         median, least = measured(3, index.search, queries[:n_queries], 100, np.zeros(n_bits))
@@ -162,7 +162,7 @@ def stream(records: list, scale: float, rounds: int) -> None:
     queries, weights = codes[:64], weights_of("uniform", rng, (64, n_bits))
     for share in (0.0, 0.5):
         begin = time.perf_counter()
-        index = gpu.Index(codes, memory=int(share * codes.nbytes), overflow="stream")
+        index = gpu.GpuIndex(codes, memory=int(share * codes.nbytes), overflow="stream")
         build = time.perf_counter() - begin
         for n_queries in (64, 1):
             median, least = measured(5, index.search, queries[:n_queries], 100, weights[:n_queries])
@@ -180,7 +180,7 @@ def whole(records: list, scale: float, rounds: int) -> None:
     n, n_bits, n_queries = int(1_000_000_000 * scale), 64, 4
     codes = random_codes(n, n_bits)
     queries, weights = rng.integers(0, 256, (n_queries, 8), dtype=np.uint8), weights_of("uniform", rng, (n_queries, 64))
-    found = gpu.Index(codes).search(queries, 100, weights)
+    found = gpu.GpuIndex(codes).search(queries, 100, weights)
     near, step = [[] for _ in queries], 1 << 24
     for start in range(0, n, step):
         scored = distances(queries, codes[start : start + step].get(), weights)
@@ -226,7 +226,7 @@ def identical(records: list, scale: float, rounds: int) -> None:
             bits = centres[rng.integers(0, len(centres), n)] ^ (rng.random((n, n_bits)) < 0.03)
         codes = np.packbits(bits, axis=1)
         ids = np.arange(n) if rng.random() < 0.5 else rng.permutation(3 * n)[:n]
-        on_cpu, on_gpu = Index(codes, n_bits=n_bits, ids=ids), gpu.Index(codes, n_bits=n_bits, ids=ids)
+        on_cpu, on_gpu = Index(codes, n_bits=n_bits, ids=ids), gpu.GpuIndex(codes, n_bits=n_bits, ids=ids)
         if n > 3 and rng.random() < 0.3:
             gone = rng.permutation(ids)[: n // 3]
             on_cpu.remove(gone)

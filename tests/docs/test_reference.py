@@ -32,7 +32,7 @@ def listed_names():
 
 def look_up(module, name):
     if module == "bitrank.gpu" and importlib.util.find_spec("cupy") is None:
-        home = {"DeviceError": "cuda", "Index": "index", "merge": "search"}[name]
+        home = {"DeviceError": "cuda", "GpuIndex": "index"}[name]
         module = f"bitrank.gpu.{home}"
     return getattr(importlib.import_module(module), name)
 

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from gpu_numpy import NumpyDevice
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from milvus_server import ON_DEMAND
@@ -13,8 +14,10 @@ from milvus_server import ON_DEMAND
 import bitrank
 from bitrank import Index, QueryVectorRanker
 from bitrank.core.codes import hamming, pack, weighted_hamming
-from bitrank.core.types import Queries
+from bitrank.core.types import Queries, SearchIndex
 from bitrank.engines import ENGINES, quantize_weights
+from bitrank.gpu import index as gpu_index
+from bitrank.gpu.index import GpuIndex
 
 # Addresses other than `scheme://`; of engines that run on servers, fixtures `<scheme>_address` start them.
 # Names of tables differ in every test.
@@ -225,12 +228,12 @@ def test_adding_removing_and_adding_again(connect, method):
 def test_ids_and_the_codes_of_ids(connect):
     engine = connect()
     engine.create(n_bits=98)
-    assert engine.ids().tolist() == []
+    assert engine.ids.tolist() == []
     codes = random_codes(60, 98)
     ids = np.random.default_rng(3).permutation(1000)[:60]
     engine.add(codes, ids)
     engine.remove(ids[:5])
-    listed = engine.ids()
+    listed = engine.ids
     assert listed.dtype == np.int64
     assert listed.tolist() == sorted(ids[5:].tolist())
     asked = ids[[40, 7, 40, 20]]
@@ -240,6 +243,55 @@ def test_ids_and_the_codes_of_ids(connect):
     for missing in (unknown, int(ids[0]), -1):
         with pytest.raises(ValueError, match=f"ids must be in the engine, got {missing}, which is not"):
             engine.codes([int(ids[9]), missing])
+
+
+@pytest.fixture(params=["Index", "GpuIndex", *RUNNING])
+def any_index(request, monkeypatch):
+    """Make any `SearchIndex` of codes and ids, empty or not."""
+    if request.param == "Index":
+        return lambda codes, ids, n_bits: Index(codes, ids=ids, n_bits=n_bits)
+    if request.param == "GpuIndex":
+        monkeypatch.setattr(gpu_index, "Device", NumpyDevice)
+        return lambda codes, ids, n_bits: GpuIndex(codes, ids=ids, n_bits=n_bits)
+    scheme = request.param
+    address = request.getfixturevalue(f"{scheme}_address") if scheme in SERVERS else ADDRESSES.get(scheme)
+
+    def make(codes, ids, n_bits):
+        engine = bitrank.connect(address or f"{scheme}://", next(NAMES))
+        request.addfinalizer(engine.close)
+        engine.create(n_bits)
+        engine.add(codes, ids)
+        return engine
+
+    return make
+
+
+@pytest.mark.parametrize("n", [0, 1, 300])
+def test_the_contract_of_everything_that_searches(any_index, n):
+    """`SearchIndex`: what a collection and a ranker ask of an index, a GPU or an engine."""
+    codes, ids = (
+        random_codes(n, 98) if n else np.empty((0, 13), np.uint8),
+        np.random.default_rng(0).permutation(9 * n)[:n],
+    )
+    index: SearchIndex = any_index(codes, ids, 98)
+    assert index.n_bits == 98
+    assert index.ids.dtype == np.int64
+    assert index.ids.tolist() == sorted(ids.tolist())
+    some = np.random.default_rng(1).permutation(n)[:70]
+    np.testing.assert_array_equal(index.codes(ids[some]), codes[some])
+    assert index.codes(ids[:0]).shape == (0, 13)
+    with pytest.raises(ValueError, match=f"ids must be in the .*, got {9 * n}, which is not"):
+        index.codes([*ids[:1], 9 * n])
+    sample = index.sample(50)
+    assert sample.shape == (min(n, 50), 13)
+    assert as_set(sample) <= as_set(codes)
+    np.testing.assert_array_equal(index.sample(50), sample)
+    queries, weights = random_codes(3, 98, seed=1), np.random.default_rng(2).random((3, 98)).astype(np.float32)
+    expected = reference(queries, codes, ids, weights, 20)
+    assert_same(index.search(queries, 20, weights, method="rerank", candidates=400), expected)
+    assert_same(index.search(Queries(queries, weights), k=20, method="rerank"), expected)
+    with pytest.raises(ValueError, match="k must be"):
+        index.search(queries, 0, weights)
 
 
 def as_set(codes):

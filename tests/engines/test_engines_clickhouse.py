@@ -47,7 +47,7 @@ def test_any_name_is_quoted(name):
 
 
 def test_a_name_that_chdb_takes_for_a_file_is_refused():
-    with bitrank.connect("chdb://", "{a,b}") as engine, pytest.raises(ValueError, match="must be id and code"):
+    with bitrank.connect("chdb://", "{a,b}") as engine, pytest.raises(ValueError, match="name must be one under which"):
         engine.create(64)
 
 
@@ -139,7 +139,7 @@ def test_a_distributed_table_is_searched(tmp_path):
             all_of_them = "Distributed(mine, currentDatabase(), patches, id)"
             engine._client.command(f"CREATE TABLE patches_all AS patches ENGINE = {all_of_them}")
         with bitrank.connect(server.url, "patches_all") as engine:
-            assert (engine.n_bits, engine._open().engine) == (64, "Distributed")
+            assert (engine.n_bits, engine._table_engine) == (64, "Distributed")
             assert engine.count() == 1000
             assert_ranks_as_index(engine)
             with pytest.raises(ValueError, match="got one of Distributed"):

@@ -104,7 +104,7 @@ def test_exact_search_follows_what_is_added_and_removed():
 def test_ids_and_codes_of_an_index_that_is_there(make):
     engine = FaissEngine(make())
     results = engine.search(QUERIES, k=20, method="rerank")
-    ids = engine.ids()
+    ids = engine.ids
     np.testing.assert_array_equal(ids, np.arange(2000))
     np.testing.assert_array_equal(engine.codes(results.ids[0]), CODES[results.ids[0]])
     np.testing.assert_array_equal(engine.codes(ids), CODES)

@@ -1,4 +1,4 @@
-"""`bitrank.gpu.Index` against `Index`: on a GPU where there is one, and everywhere with its kernels in NumPy."""
+"""`bitrank.gpu.GpuIndex` against `Index`: on a GPU where there is one, and everywhere with its kernels in NumPy."""
 
 import subprocess
 import sys
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from index_reference import WEIGHT_KINDS, assert_equal, random_codes, random_weights
 
 from bitrank import Index
+from bitrank.core.codes import merge
 from bitrank.core.types import Queries
 from bitrank.gpu import chunks, cuda, plan, search
 from bitrank.gpu import index as gpu_index
@@ -43,10 +44,10 @@ def gpu(request, monkeypatch):
         monkeypatch.setattr(plan, "SAMPLE", 64)
         monkeypatch.setattr(plan, "CAPACITY", 40)
         monkeypatch.setattr(gpu_index, "Device", NumpyDevice)
-        return SimpleNamespace(name="numpy", Index=gpu_index.Index, array=lambda codes: codes.view(DeviceArray))
+        return SimpleNamespace(name="numpy", Index=gpu_index.GpuIndex, array=lambda codes: codes.view(DeviceArray))
     import cupy
 
-    return SimpleNamespace(name="cuda", Index=gpu_index.Index, array=cupy.asarray)
+    return SimpleNamespace(name="cuda", Index=gpu_index.GpuIndex, array=cupy.asarray)
 
 
 @st.composite
@@ -157,7 +158,12 @@ def test_any_sequence_of_writes(gpu, seed):
     cpu, index = Index(n_bits=n_bits), gpu.Index(n_bits=n_bits)
     for _ in range(12):
         n = int(rng.integers(0, 300))
-        if rng.random() < 0.6:
+        action = rng.random()
+        if action < 0.2:
+            some, codes = rng.permutation(cpu.ids)[:n], random_codes(rng, n, n_bits, False)[: len(cpu)]
+            cpu.update(some, codes)
+            index.update(some, gpu.array(codes) if rng.integers(2) and len(codes) else codes)
+        elif action < 0.7:
             codes = random_codes(rng, n, n_bits, bool(rng.integers(2)))
             ids = None if rng.integers(2) else rng.permutation(n) + max(cpu.ids, default=-1) + 1
             cpu.add(codes, ids)
@@ -168,6 +174,9 @@ def test_any_sequence_of_writes(gpu, seed):
             index.remove(gone)
         assert len(index) == len(cpu)
         assert list(index) == list(cpu)
+        some = rng.permutation(cpu.ids)[:70]
+        np.testing.assert_array_equal(index.codes(some), cpu.codes(some))
+        np.testing.assert_array_equal(index.sample(50), cpu.sample(50))
         queries = random_codes(rng, 2, n_bits, False)
         assert_equal(index.search(queries, 9), cpu.search(queries, 9))
     assert len(index._store.chunks) <= 12
@@ -228,7 +237,7 @@ def test_queries_reals_and_weights_of_the_index(gpu):
     assert_equal(index.search(queries, 10), cpu.search(queries, 10))
     cpu.weights = index.weights = None
     assert_equal(index.search(codes[:3], 10, threads=1), cpu.search(codes[:3], 10))
-    assert repr(index) == "gpu.Index(3000 codes of 64 bits, plain, device 0)"
+    assert repr(index) == "GpuIndex(3000 codes of 64 bits, plain, device 0)"
 
 
 def test_codes_on_the_device_are_held_as_they_are(gpu):
@@ -250,7 +259,7 @@ def test_results_of_several_indexes_merge(gpu):
     rng = np.random.default_rng(0)
     codes, ids = random_codes(rng, 2000, 64, True), rng.permutation(2000)
     parts = [gpu.Index(codes[start::3], ids=ids[start::3]) for start in range(3)]
-    merged = search.merge([part.search(codes[:5], 50) for part in parts], 50)
+    merged = merge([part.search(codes[:5], 50) for part in parts], 50)
     assert_equal(merged, Index(codes, ids=ids).search(codes[:5], 50))
 
 
@@ -286,7 +295,7 @@ def test_an_allocation_that_fails_adds_nothing(gpu, monkeypatch):
 def test_a_failure_of_cuda_breaks_the_index(monkeypatch):
     monkeypatch.setattr(gpu_index, "Device", NumpyDevice)
     codes = np.zeros((1000, 8), np.uint8)
-    index = gpu_index.Index(codes)
+    index = gpu_index.GpuIndex(codes)
     index._device.fails_at = 2
     for _ in range(2):
         with pytest.raises(cuda.DeviceError, match="broken and can only be closed: CUDA failed on device 0"):
@@ -301,9 +310,9 @@ def test_a_failure_of_cuda_breaks_the_index(monkeypatch):
 
 TRAP = """
 import cupy, numpy as np
-from bitrank.gpu import DeviceError, Index
+from bitrank.gpu import DeviceError, GpuIndex
 codes = np.zeros((1000, 8), np.uint8)
-with Index(codes) as index:
+with GpuIndex(codes) as index:
     index.search(codes[:1], 3)
     trap = cupy.RawKernel('extern "C" __global__ void trap() { asm("trap;"); }', "trap")
     launch = index._device._kernels.launch

@@ -168,7 +168,7 @@ def test_flags_and_words():
 
 
 def test_the_import_says_what_is_missing():
-    code = "import sys; sys.modules['cupy'] = None; import bitrank.gpu; bitrank.gpu.Index"
+    code = "import sys; sys.modules['cupy'] = None; import bitrank.gpu; bitrank.gpu.GpuIndex"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.returncode == 1
     assert "ModuleNotFoundError: this needs cupy: pip install 'bitrank[gpu]'" in done.stderr

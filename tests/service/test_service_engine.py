@@ -58,7 +58,7 @@ def engine(url, table):
 
 
 def test_ids_and_codes_are_looked_up(engine):
-    np.testing.assert_array_equal(engine.ids(), IDS)
+    np.testing.assert_array_equal(engine.ids, IDS)
     np.testing.assert_array_equal(engine.codes([8, 5, 8, 1202]), CODES[[1, 0, 1, 399]])
     assert engine.codes([]).shape == (0, 4)
     with pytest.raises(ValueError, match="ids must be in the engine, got 6"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -224,3 +225,16 @@ def nearest(ids: Ids, distances: npt.NDArray[np.float32], k: int) -> Results:
     out.ids[:, : best.shape[1]] = np.take_along_axis(ids, best, 1)
     out.distances[:, : best.shape[1]] = np.take_along_axis(distances, best, 1)
     return out
+
+
+def merge(parts: Iterable[Results], k: int) -> Results:
+    """Select the k nearest of the results of several indexes, which share no id, searched with the same queries.
+
+    Examples
+    --------
+    >>> near, far = (Results(np.array([[i]]), np.float32([[i]])) for i in (1, 2))
+    >>> merge([far, near], k=1).ids
+    array([[1]])
+    """
+    ids, distances = zip(*parts, strict=True)
+    return nearest(np.concatenate(ids, axis=1), np.concatenate(distances, axis=1), k)

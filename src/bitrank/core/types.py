@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,49 @@ class Results(NamedTuple):
 def empty_results(n_queries: int, k: int) -> Results:
     """Results of a search without hits, to be filled in."""
     return Results(np.full((n_queries, k), -1, np.int64), np.full((n_queries, k), np.inf, np.float32))
+
+
+class SearchIndex(Protocol):
+    """What searches codes: `Index`, `GpuIndex`, and every engine.
+
+    Examples
+    --------
+    >>> from bitrank import Index
+    >>> def nearest_codes(index: SearchIndex, queries: Codes) -> Codes:
+    ...     return index.codes(index.search(queries, k=1).ids[:, 0])
+    >>> nearest_codes(Index(np.uint8([[1], [12]])), np.uint8([[8]]))
+    array([[12]], dtype=uint8)
+    """
+
+    @property
+    def n_bits(self) -> int:
+        """Bits per code."""
+        ...
+
+    @property
+    def ids(self) -> Ids:
+        """All ids, ascending."""
+        ...
+
+    def codes(self, ids: npt.ArrayLike) -> Codes:
+        """Codes of ids, in their order; an unknown id is a ValueError."""
+        ...
+
+    def sample(self, n: int) -> Codes:
+        """Draw n codes, or all where there are fewer: the same ones while the rows stay the same."""
+        ...
+
+    def search(
+        self,
+        queries: AnyQueries,
+        k: int,
+        weights: npt.ArrayLike | None = None,
+        *,
+        method: Method = "exact",
+        candidates: int | None = None,
+    ) -> Results:
+        """Find the k nearest codes of each query."""
+        ...
 
 
 def n_bytes(n_bits: int) -> int:

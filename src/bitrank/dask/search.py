@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_count, check_queries
-from bitrank.core.codes import nearest
+from bitrank.core.codes import merge
 from bitrank.core.types import AnyQueries, Codes, Ids, Results, Weights
 from bitrank.dask.blocks import blocks, check_column, check_dask_codes, merged
 from bitrank.index import Index
@@ -71,8 +71,7 @@ def _search_block(codes: Codes, ids: Ids, checked: tuple[Codes, Weights], k: int
 
 
 def _merge(parts: list[Results], k: int) -> Results:
-    ids = np.concatenate([part.ids for part in parts], axis=1)
-    results = nearest(ids, np.concatenate([part.distances for part in parts], axis=1), k)
+    results = merge(parts, k)
     ordered = np.sort(results.ids, axis=1)
     repeated = ordered[:, 1:][(ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)]
     if len(repeated):

@@ -6,7 +6,7 @@ import contextlib
 import re
 import uuid
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,27 +14,18 @@ import numpy.typing as npt
 from bitrank.core.checks import check_ids
 from bitrank.core.lazy import import_extra
 from bitrank.core.progress import progress
-from bitrank.core.types import Codes, Ids, Weights, n_bytes
-from bitrank.engines.contract import Engine, check_add, check_created, check_same_width
-from bitrank.engines.planes import distance_sql
+from bitrank.core.types import Codes, Ids, n_bytes
+from bitrank.engines.contract import check_add
+from bitrank.engines.sql import NOTE, SqlEngine, TableEngine, noted
 from bitrank.engines.stages import Fetched
 
 # Rows per INSERT.
 BATCH = 1 << 18
 # Many planes of long codes, or many ids, exceed the default.
 SETTINGS = {"max_query_size": 1 << 24}
-COMMENT = "bitrank: codes of {} bits"
 
 
-class _Shape(NamedTuple):
-    """A table as the server describes it."""
-
-    n_bits: int
-    engine: str
-    writable: bool
-
-
-class ClickHouseEngine(Engine):
+class ClickHouseEngine(TableEngine, SqlEngine):
     """Codes in a table of ClickHouse.
 
     Parameters
@@ -58,6 +49,8 @@ class ClickHouseEngine(Engine):
     array([[7, 8]])
     """
 
+    _dialect, _mixed = "clickhouse", "cityHash64({id})"
+
     def __init__(self, url: str, name: str = "codes", *, id_column: str = "id", code_column: str = "code") -> None:
         if url.startswith("chdb:"):
             import_extra("chdb", "chdb")
@@ -67,32 +60,13 @@ class ClickHouseEngine(Engine):
             options = {"autogenerate_session_id": False}
         driver = import_extra("clickhouse_connect", "clickhouse")
         self._errors = import_extra("clickhouse_connect.driver.exceptions", "clickhouse")
-        self._name = name
+        super().__init__(name)
         self._table = _quote(name)
         self._columns = id_column, code_column
         self._id, self._code = _quote(id_column), _quote(code_column)
-        self._shape: _Shape | None = None
+        self._table_engine, self._is_ours = "", False  # as `_look` finds them
         with self._connection_errors():
             self._client = driver.get_client(dsn=url, **options)
-
-    @property
-    def n_bits(self) -> int:
-        """Bits per code."""
-        return self._open().n_bits
-
-    def create(self, n_bits: int) -> None:
-        """Create the table, sorted by id; the newest row of an id counts."""
-        n_bits = check_created(n_bits)
-        shape = self._look()
-        if shape is None and self._columns == ("id", "code"):
-            comment = f"COMMENT '{COMMENT.format(n_bits)}'"
-            self._command(f"CREATE TABLE IF NOT EXISTS {self._table} {_definition(n_bits)} {comment}")
-            shape = self._look()
-        if shape is None:
-            # Also where chDB takes a name with braces for a file.
-            raise ValueError(f"columns of a new table must be id and code, got {self._columns} for {self._name!r}")
-        check_same_width(shape.n_bits, n_bits, f"the table {self._name!r}")
-        self._shape = shape._replace(n_bits=n_bits)
 
     def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
         """Add codes, or replace them: into a temporary table, whose rows are then attached in one step."""
@@ -135,25 +109,14 @@ class ClickHouseEngine(Engine):
         """Close the connection."""
         self._client.close()
 
-    def _scan(self, codes: Codes, weights: Weights, n: int) -> Iterator[Fetched]:
-        for code, row in zip(codes, weights, strict=True):
-            yield self._first(f"toUInt32({distance_sql(self._code, code, row, 'clickhouse')}), {self._id}", n)
-
-    def _sample(self, n: int) -> Codes:
-        return self._first(f"cityHash64({self._id})", n)[1]
-
     def _ids(self) -> Ids:
         sql = f"SELECT toInt64({self._id}) FROM {self._source()}"
         with self._connection_errors():
             data = self._client.raw_query(sql, fmt="RowBinary", settings=SETTINGS)
         return np.frombuffer(data, "<i8").astype(np.int64)
 
-    def _lookup(self, ids: Ids) -> Fetched:
-        return self._first(self._id, len(ids), f"WHERE {self._id} IN ({','.join(map(str, ids))})")
-
-    def _first(self, order: str, n: int, where: str = "") -> Fetched:
-        """The first n rows in an order."""
-        sql = f"SELECT toInt64({self._id}), {self._code} FROM {self._source()} {where} ORDER BY {order} LIMIT {n}"
+    def _first(self, order: str, n: int, where: str = "TRUE") -> Fetched:
+        sql = f"SELECT toInt64({self._id}), {self._code} FROM {self._source()} WHERE {where} ORDER BY {order} LIMIT {n}"
         record = _record(self.n_bits)
         with self._connection_errors():
             rows = np.frombuffer(self._client.raw_query(sql, fmt="RowBinary", settings=SETTINGS), record)
@@ -161,24 +124,24 @@ class ClickHouseEngine(Engine):
 
     def _source(self) -> str:
         """The table to select from; FINAL leaves one row per id where a table may hold several."""
-        engine = self._open().engine
+        _, engine = self.n_bits, self._table_engine
         return f"{self._table} FINAL" if "Replacing" in engine or engine == "Distributed" else self._table
 
     def _writable(self) -> int:
-        shape = self._open()
-        if not shape.writable:
-            raise ValueError(f"codes are written only to a table that create(n_bits) made, got one of {shape.engine}")
-        return shape.n_bits
+        n_bits = self.n_bits
+        if not self._is_ours:
+            got = self._table_engine
+            raise ValueError(f"codes are written only to a table that create(n_bits) made, got one of {got}")
+        return n_bits
 
-    def _open(self) -> _Shape:
-        if self._shape is None:
-            self._shape = self._look()
-        if self._shape is None:
-            raise ValueError(f"there is no table {self._name!r}: create it with create(n_bits)")
-        return self._shape
+    def _make(self, n_bits: int) -> None:
+        """Create the table, sorted by id; the newest row of an id counts."""
+        if self._columns != ("id", "code"):
+            raise ValueError(f"columns of a new table must be id and code, got {self._columns} for {self._name!r}")
+        comment = f"COMMENT '{NOTE.format(n_bits)}'"
+        self._command(f"CREATE TABLE IF NOT EXISTS {self._table} {_definition(n_bits)} {comment}")
 
-    def _look(self) -> _Shape | None:
-        """The table as the server describes it, or None where there is none."""
+    def _look(self) -> int | None:
         source = "FROM system.{} WHERE database = currentDatabase() AND {} = {{name:String}}"
         name = {"name": self._name}
         with self._connection_errors():
@@ -194,10 +157,9 @@ class ClickHouseEngine(Engine):
                 f"the table {self._name!r} must have the columns {self._columns}, whole numbers and FixedString, "
                 f"got {kind} and {width}"
             )
-        noted = re.fullmatch(COMMENT.format(r"(\d+)"), comment)
-        n_bits = int(noted[1]) if noted and n_bytes(int(noted[1])) == int(size[1]) else 8 * int(size[1])
-        writable = types == {"id": "Int64", "code": width} and engine.endswith("ReplacingMergeTree")
-        return _Shape(n_bits, engine, writable)
+        self._table_engine = engine
+        self._is_ours = types == {"id": "Int64", "code": width} and engine.endswith("ReplacingMergeTree")
+        return noted(comment, int(size[1])) or 8 * int(size[1])
 
     def _command(self, sql: str) -> Any:
         with self._connection_errors():

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_codes, check_count, check_ids, check_method, check_queries
+from bitrank.core.codes import sample_rows
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
 from bitrank.engines.stages import Fetched, rank_all, rerank
 
@@ -77,12 +78,14 @@ class Engine(ABC):
         """
         return self._sample(check_count("n", n, 1))
 
-    @abstractmethod
     def _sample(self, n: int) -> Codes:
         """Draw codes evenly, not those that were added first."""
+        ids = self.ids
+        return self.codes(ids[sample_rows(len(ids), n)])
 
+    @property
     def ids(self) -> Ids:
-        """Read all ids, ascending."""
+        """All ids, ascending, read from the engine."""
         return np.sort(self._ids())
 
     def codes(self, ids: npt.ArrayLike) -> Codes:
@@ -98,12 +101,13 @@ class Engine(ABC):
         order = np.argsort(stored)
         return np.ascontiguousarray(codes[order][np.searchsorted(stored[order], asked)])
 
+    @abstractmethod
     def _ids(self) -> Ids:
-        raise ValueError(f"{type(self).__name__} does not list its ids")
+        """Read all ids, in any order."""
 
+    @abstractmethod
     def _lookup(self, ids: Ids) -> Fetched:
         """Read those of some ids that exist, with their codes, in any order."""
-        raise ValueError(f"{type(self).__name__} does not look up codes by id")
 
     @abstractmethod
     def close(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_codes, check_weights
-from bitrank.core.codes import sample_rows, signs
+from bitrank.core.codes import signs
 from bitrank.core.lazy import import_extra
 from bitrank.core.types import Codes, Ids, Weights, n_bytes
 from bitrank.engines.contract import check_add
@@ -178,22 +178,6 @@ class FaissEngine(LocalEngine):
             _, products, rows = index.range_search(vector[None], float(product) - 0.5)
             order = np.lexsort((ids[rows], -products))[:n]
             yield ids[rows[order]], stored[rows[order]]
-
-    def _sample(self, n: int) -> Codes:
-        inner, _ = self._inner()
-        rows, width = sample_rows(int(inner.ntotal), n), n_bytes(self._n_bits)
-        out = np.empty((len(rows), width), np.uint8)
-        if not isinstance(inner, self._faiss.IndexBinaryIVF):
-            for place, row in enumerate(rows.tolist()):
-                out[place] = inner.reconstruct(row)
-            return out
-        # Rows of an IVF are in the order of its lists.
-        first = 0
-        for ids, codes in self._lists(inner):
-            inside = (rows >= first) & (rows < first + len(ids))
-            out[inside] = codes[rows[inside] - first]
-            first += len(ids)
-        return out
 
     def _ids(self) -> Ids:
         inner, row_ids = self._inner()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_ids
@@ -38,14 +37,14 @@ class MemoryEngine(Engine):
         """Add codes, or replace them."""
         index = self._open()
         codes, checked = check_add(codes, ids, index.n_bits)
-        known = np.isin(checked, index.ids)
+        known = index.holds(checked)
         index.update(checked[known], codes[known])
         index.add(codes[~known], checked[~known])
 
     def remove(self, ids: npt.ArrayLike) -> None:
         """Remove the ids that exist."""
-        index = self._open()
-        index.remove(np.intersect1d(check_ids(ids), index.ids))
+        index, checked = self._open(), check_ids(ids)
+        index.remove(checked[index.holds(checked)])
 
     def optimize(self) -> None:
         """Sort the rows."""
@@ -59,15 +58,12 @@ class MemoryEngine(Engine):
         """Drop the codes."""
         self._index = None
 
-    def _sample(self, n: int) -> Codes:
-        return self._open().sample(n)
-
     def _ids(self) -> Ids:
         return self._open().ids
 
     def _lookup(self, ids: Ids) -> Fetched:
         index = self._open()
-        stored = ids[np.isin(ids, index.ids)]
+        stored = ids[index.holds(ids)]
         return stored, index.codes(stored)
 
     def _exact(self, queries: Queries, k: int) -> Results:

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_ids
-from bitrank.core.codes import sample_rows
 from bitrank.core.lazy import import_extra
 from bitrank.core.progress import progress
 from bitrank.core.types import Codes, Ids, n_bytes
-from bitrank.engines.contract import Engine, check_add, check_created, check_same_width
+from bitrank.engines.contract import check_add
+from bitrank.engines.sql import NOTE, TableEngine, noted
 from bitrank.engines.stages import Fetched
 
 # Milvus's limit of results per query.
@@ -37,10 +37,9 @@ CONNECT_FAILED, NOT_FOUND, NOT_LOADED = 2, 100, 101
 GRPC_OPTIONS = {"grpc.use_local_subchannel_pool": 1, "grpc.max_reconnect_backoff_ms": 1000}
 # What may stand at the end of an address.
 OPTIONS = {"secure": ("true", "false"), "consistency": ("Strong", "Session", "Bounded", "Eventually")}
-DESCRIPTION = "bitrank: codes of {} bits"
 
 
-class MilvusEngine(Engine):
+class MilvusEngine(TableEngine):
     """Codes in a collection of Milvus; searched with ``method="rerank"`` only.
 
     Milvus applies a message whole or not at all, so an `add` is one message: up to 3 million codes of 64 bits or 2
@@ -61,6 +60,7 @@ class MilvusEngine(Engine):
         Seconds to wait for an answer.
     """
 
+    _kind = "collection"
     _no_exact: ClassVar[str | None] = "Milvus, which cannot weigh bits"
     _max_candidates: ClassVar[int | None] = MAX_CANDIDATES
 
@@ -84,9 +84,9 @@ class MilvusEngine(Engine):
         options = _options(parts.query)
         self._milvus = import_extra("pymilvus", "milvus")
         self._rpc = import_extra("grpc", "milvus")
-        self._name, self._timeout = name, timeout
+        super().__init__(name)
+        self._timeout = timeout
         self._index, self._nlist, self._nprobe = index, nlist, nprobe
-        self._n_bits: int | None = None
         scheme = "https" if options.get("secure") == "true" else "http"
         self._reading = {"consistency_level": options["consistency"]} if "consistency" in options else {}
         with self._connection_errors():
@@ -99,35 +99,9 @@ class MilvusEngine(Engine):
                 grpc_options=GRPC_OPTIONS,
             )
 
-    @property
-    def n_bits(self) -> int:
-        """Bits per code."""
-        return self._open()
-
-    def create(self, n_bits: int) -> None:
-        """Create the collection with a BIN_FLAT index, and load it."""
-        n_bits = check_created(n_bits)
-        stored = self._look()
-        if stored is None:
-            types = self._milvus.DataType
-            with self._connection_errors():
-                schema = self._client.create_schema(auto_id=False, description=DESCRIPTION.format(n_bits))
-                schema.add_field("id", types.INT64, is_primary=True)
-                schema.add_field("code", types.BINARY_VECTOR, dim=8 * n_bytes(n_bits))
-                self._client.create_collection(
-                    self._name,
-                    schema=schema,
-                    index_params=self._index_params("BIN_FLAT"),
-                    consistency_level="Strong",
-                    timeout=self._timeout,
-                )
-        else:
-            check_same_width(stored, n_bits, f"the collection {self._name!r}")
-        self._n_bits = n_bits
-
     def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
         """Add codes, or replace them."""
-        codes, checked = check_add(codes, ids, self._open())
+        codes, checked = check_add(codes, ids, self.n_bits)
         if checked.max(initial=0) > MAX_ID:
             raise ValueError(f"ids for Milvus must be up to 2**63 - 2, got {checked.max()}")
         most = MESSAGE_BYTES // (codes.shape[1] + 8)
@@ -143,7 +117,7 @@ class MilvusEngine(Engine):
 
     def remove(self, ids: npt.ArrayLike) -> None:
         """Remove the ids that exist."""
-        self._open()
+        _ = self.n_bits
         checked = check_ids(ids)
         for start in range(0, len(checked), MAX_CANDIDATES):
             with self._connection_errors():
@@ -152,7 +126,7 @@ class MilvusEngine(Engine):
 
     def optimize(self) -> None:
         """Flush added codes to segments, and build the index."""
-        self._open()
+        _ = self.n_bits
         with self._connection_errors():
             self._client.flush(self._name, timeout=self._timeout)
             built = self._client.describe_index(self._name, "code", timeout=self._timeout)
@@ -164,7 +138,7 @@ class MilvusEngine(Engine):
 
     def count(self) -> int:
         """Number of codes."""
-        self._open()
+        _ = self.n_bits
         return int(self._read("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
 
     def close(self) -> None:
@@ -186,10 +160,6 @@ class MilvusEngine(Engine):
                 raw = b"".join(_bytes(hit["entity"]["code"]) for hit in hits)
                 yield ids, np.frombuffer(raw, np.uint8).reshape(len(hits), codes.shape[1])
 
-    def _sample(self, n: int) -> Codes:
-        ids = self._ids()
-        return self._lookup(ids[sample_rows(len(ids), n)])[1]
-
     def _lookup(self, ids: Ids) -> Fetched:
         rows: list[Any] = []
         for start in range(0, len(ids), MAX_CANDIDATES):
@@ -197,10 +167,9 @@ class MilvusEngine(Engine):
             rows += self._read("get", ids=part, output_fields=["id", "code"])
         stored = np.fromiter((row["id"] for row in rows), np.int64, len(rows))
         codes = np.frombuffer(b"".join(_bytes(row["code"]) for row in rows), np.uint8)
-        return stored, codes.reshape(-1, n_bytes(self._open()))
+        return stored, codes.reshape(-1, n_bytes(self.n_bits))
 
     def _ids(self) -> Ids:
-        """All ids, ascending."""
         self.count()  # loads the collection
         parts = []
         with self._connection_errors():
@@ -210,7 +179,7 @@ class MilvusEngine(Engine):
             while rows := pages.next():
                 parts.append(np.fromiter((row["id"] for row in rows), np.int64, len(rows)))
             pages.close()
-        return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+        return np.concatenate([np.empty(0, np.int64), *parts])
 
     def _read(self, method: str, **arguments: Any) -> Any:
         """Call `search`, `query` or `get`; load a collection that is not in memory, as after a restart."""
@@ -230,18 +199,22 @@ class MilvusEngine(Engine):
         params.add_index("code", index_type=kind, metric_type="HAMMING", **more)
         return params
 
-    def _open(self) -> int:
-        if self._n_bits is None:
-            self._n_bits = self._look()
-        if self._n_bits is None:
-            raise self._missing()
-        return self._n_bits
-
-    def _missing(self) -> ValueError:
-        return ValueError(f"there is no collection {self._name!r}: create it with create(n_bits)")
+    def _make(self, n_bits: int) -> None:
+        """Create the collection with a BIN_FLAT index, and load it."""
+        types = self._milvus.DataType
+        with self._connection_errors():
+            schema = self._client.create_schema(auto_id=False, description=NOTE.format(n_bits))
+            schema.add_field("id", types.INT64, is_primary=True)
+            schema.add_field("code", types.BINARY_VECTOR, dim=8 * n_bytes(n_bits))
+            self._client.create_collection(
+                self._name,
+                schema=schema,
+                index_params=self._index_params("BIN_FLAT"),
+                consistency_level="Strong",
+                timeout=self._timeout,
+            )
 
     def _look(self) -> int | None:
-        """Bits per code as the server describes them, or None where there is no such collection."""
         with self._connection_errors():
             if not self._client.has_collection(self._name, timeout=self._timeout):
                 return None
@@ -252,8 +225,7 @@ class MilvusEngine(Engine):
         if kinds.get("id") != types.INT64 or kinds.get("code") != types.BINARY_VECTOR:
             raise ValueError(f"the collection {self._name!r} must have id INT64 and code BINARY_VECTOR, got {kinds}")
         dim = int(fields["code"]["params"]["dim"])
-        noted = re.fullmatch(DESCRIPTION.format(r"(\d+)"), described["description"])
-        return int(noted[1]) if noted and 8 * n_bytes(int(noted[1])) == dim else dim
+        return noted(described["description"], dim // 8) or dim
 
     @contextlib.contextmanager
     def _connection_errors(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,9 +12,10 @@ import numpy.typing as npt
 from bitrank.core.checks import check_ids
 from bitrank.core.lazy import import_extra
 from bitrank.core.progress import progress
-from bitrank.core.types import AnyQueries, Codes, Ids, Method, Results, Weights, n_bytes
-from bitrank.engines.contract import Engine, check_add, check_created
-from bitrank.engines.planes import DIALECTS, distance_sql, quoted
+from bitrank.core.types import AnyQueries, Codes, Ids, Method, Results, n_bytes
+from bitrank.engines.contract import check_add, check_created
+from bitrank.engines.planes import DIALECTS, quoted
+from bitrank.engines.sql import SqlEngine
 from bitrank.engines.stages import Fetched
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class _Table(NamedTuple):
     has_graph: bool
 
 
-class PostgresEngine(Engine):
+class PostgresEngine(SqlEngine):
     """Codes in a table of PostgreSQL 14 or newer.
 
     The engine connects at the first call, and again after the server was away. Methods may be called from several
@@ -65,6 +66,8 @@ class PostgresEngine(Engine):
     id_column, code_column : str
         Its columns: ids of an integer type, with a unique index where codes are to be added, and codes of ``bit(n)``.
     """
+
+    _dialect, _mixed = "postgresql", "md5({id}::text)"
 
     def __init__(self, url: str, name: str, *, id_column: str = "id", code_column: str = "code") -> None:
         self._psycopg = import_extra("psycopg", "postgres")
@@ -249,18 +252,6 @@ class PostgresEngine(Engine):
 
         return self._run(work)
 
-    def _scan(self, codes: Codes, weights: Weights, n: int) -> Iterator[Fetched]:
-        for code, row in zip(codes, weights, strict=True):
-            order = f"({distance_sql(self._code, code, row, 'postgresql')})::bigint, {self._id}"
-            yield self._run(lambda connection: self._nearest(connection, order, n))  # noqa: B023
-
-    def _sample(self, n: int) -> Codes:
-        def work(connection: Connection[Any]) -> Codes:
-            self._look(connection)
-            return self._nearest(connection, f"md5({self._id}::text)", n)[1]
-
-        return self._run(work)
-
     def _ids(self) -> Ids:
         def work(connection: Connection[Any]) -> Ids:
             self._look(connection)
@@ -273,17 +264,12 @@ class PostgresEngine(Engine):
 
         return self._run(work)
 
-    def _lookup(self, ids: Ids) -> Fetched:
-        wanted = f"{self._id} = ANY('{{{','.join(map(str, ids))}}}'::bigint[])"
-
-        def work(connection: Connection[Any]) -> Fetched:
-            self._look(connection)
-            return self._nearest(connection, self._id, len(ids), wanted)
-
-        return self._run(work)
+    def _first(self, order: str, n: int, where: str = "TRUE") -> Fetched:
+        return self._run(lambda connection: self._nearest(connection, order, n, where))
 
     def _nearest(self, connection: Connection[Any], order: str, n: int, where: str = "TRUE") -> Fetched:
         """The first n rows in an order: fetched in binary, as records of one length."""
+        self._look(connection)
         query = (
             f"SELECT {self._id}::bigint, {self._code} FROM {self._table} WHERE {where} "
             f"AND {self._id} IS NOT NULL AND {self._code} IS NOT NULL ORDER BY {order} LIMIT {n}"

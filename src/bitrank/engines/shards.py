@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_ids
-from bitrank.core.codes import nearest
+from bitrank.core.codes import merge
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Results, n_bytes
 from bitrank.engines.contract import Engine, check_add, check_created
 from bitrank.engines.stages import Fetched
@@ -101,8 +101,7 @@ class Shards(Engine):
         )
         if lost and (self._missing == "raise" or not answers):
             raise self._error(lost)
-        ids, distances = (np.concatenate(parts, axis=1) for parts in zip(*answers.values(), strict=True))
-        merged = nearest(ids, distances, k)
+        merged = merge(answers.values(), k)
         if self._missing == "raise":
             return merged
         partial = PartialResults(*merged)
@@ -114,7 +113,7 @@ class Shards(Engine):
         return sum(self._all(lambda number: self._shards[number].count()))
 
     def _ids(self) -> Ids:
-        return np.concatenate(self._all(lambda number: self._shards[number].ids()))
+        return np.concatenate(self._all(lambda number: self._shards[number].ids))
 
     def _lookup(self, ids: Ids) -> Fetched:
         empty = np.empty(0, np.int64), np.empty((0, n_bytes(self.n_bits)), np.uint8)

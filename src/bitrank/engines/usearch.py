@@ -14,7 +14,6 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.codes import sample_rows
 from bitrank.core.lazy import import_extra
 from bitrank.core.progress import progress
 from bitrank.core.types import Codes, Ids, n_bytes
@@ -91,15 +90,8 @@ class USearchEngine(LocalEngine):
     def _lookup(self, ids: Ids) -> Fetched:
         index = self._open()
         stored = ids[index.contains(ids)]
-        return stored, self._codes(stored)
-
-    def _sample(self, n: int) -> Codes:
-        ids = self.ids()
-        return self._codes(ids[sample_rows(len(ids), n)])
-
-    def _codes(self, ids: Ids) -> Codes:
-        codes = np.asarray(self._open().get(ids), np.uint8) if len(ids) else np.empty(0, np.uint8)
-        return codes.reshape(len(ids), n_bytes(self._n_bits))
+        codes = np.asarray(index.get(stored), np.uint8) if len(stored) else np.empty(0, np.uint8)
+        return stored, codes.reshape(len(stored), n_bytes(self._n_bits))
 
     def _new(self, n_bits: int) -> Any:
         return self._usearch.Index(ndim=n_bits, metric="hamming", dtype="b1")

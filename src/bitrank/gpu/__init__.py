@@ -6,12 +6,11 @@ from bitrank.core.lazy import attach, import_extra
 
 if TYPE_CHECKING:
     from bitrank.gpu.cuda import DeviceError
-    from bitrank.gpu.index import Index
-    from bitrank.gpu.search import merge
+    from bitrank.gpu.index import GpuIndex
 
-__all__ = ["DeviceError", "Index", "merge"]
+__all__ = ["DeviceError", "GpuIndex"]
 
-_get, __dir__ = attach(__name__, {"DeviceError": "cuda", "Index": "index", "merge": "search"}, __all__)
+_get, __dir__ = attach(__name__, {"DeviceError": "cuda", "GpuIndex": "index"}, __all__)
 
 
 def __getattr__(name: str) -> Any:

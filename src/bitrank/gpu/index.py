@@ -1,4 +1,4 @@
-"""`Index`: exact search by weighted Hamming distance over packed codes on a GPU."""
+"""`GpuIndex`: exact search by weighted Hamming distance over packed codes on a GPU."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_count, check_ids, check_index_weights, check_method, check_queries, check_radius
+from bitrank.core.codes import sample_rows
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
 from bitrank.gpu import search
 from bitrank.gpu.cuda import Device, DeviceError
 from bitrank.gpu.store import Store
-from bitrank.index import Index as CpuIndex
+from bitrank.index import Index
 
 MAX_BITS = 1024
 
 
-class Index:
+class GpuIndex:
     """Exact top-k search by weighted Hamming distance on a GPU: ids and distances of `bitrank.Index`, to the last bit.
 
     All methods may be called from several threads at once; a search sees the rows of the moment it began.
@@ -47,7 +48,7 @@ class Index:
 
     Examples
     --------
-    >>> index = Index(np.uint8([[160], [192], [32]]), n_bits=3, ids=[7, 8, 9])
+    >>> index = GpuIndex(np.uint8([[160], [192], [32]]), n_bits=3, ids=[7, 8, 9])
     >>> index.search(np.uint8([[128]]), k=2, weights=[4, 2, 1]).ids
     array([[7, 8]])
     """
@@ -81,7 +82,7 @@ class Index:
             self.add(codes, ids)
 
     @classmethod
-    def from_index(cls, index: CpuIndex, **options: Any) -> Index:
+    def from_index(cls, index: Index, **options: Any) -> GpuIndex:
         """Copy rows and weights of a `bitrank.Index` piece by piece: a mapped one is not brought into host memory.
 
         Options are `device`, `memory` and `overflow`.
@@ -92,9 +93,9 @@ class Index:
         return out
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **options: Any) -> Index:
+    def load(cls, path: str | os.PathLike[str], **options: Any) -> GpuIndex:
         """Copy rows and weights of an index that `bitrank.Index.save` wrote; options as in `from_index`."""
-        return cls.from_index(CpuIndex.load(path), **options)
+        return cls.from_index(Index.load(path), **options)
 
     @property
     def n_bits(self) -> int:
@@ -124,9 +125,9 @@ class Index:
 
     def __repr__(self) -> str:
         weighted = "weighted" if self._weights is not None else "plain"
-        return f"gpu.Index({len(self)} codes of {self._n_bits} bits, {weighted}, device {self._device.number})"
+        return f"GpuIndex({len(self)} codes of {self._n_bits} bits, {weighted}, device {self._device.number})"
 
-    def __enter__(self) -> Index:
+    def __enter__(self) -> GpuIndex:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -159,6 +160,23 @@ class Index:
         """Remove rows by id; an id that is not there is a ValueError, and nothing is removed."""
         with self._writing, self._work():
             self._store.remove(check_ids(ids))
+
+    def update(self, ids: npt.ArrayLike, codes: Any) -> None:
+        """Replace the codes of existing rows, for all of them at once."""
+        with self._writing, self._work():
+            self._store.update(check_ids(ids), codes)
+
+    def codes(self, ids: npt.ArrayLike) -> Codes:
+        """Codes of the rows of the list `ids`, in its order; an unknown id is a ValueError."""
+        with self._work():
+            return self._store.codes(check_ids(ids))
+
+    def sample(self, n: int) -> Codes:
+        """Draw n codes, or all where there are fewer: those that an `Index` of the same rows draws."""
+        n = check_count("n", n, 1)
+        with self._work():
+            ids = self._store.ids()
+            return self._store.codes(ids[sample_rows(len(ids), n)])
 
     def search(
         self,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.codes import nearest as best_of
 from bitrank.core.types import Codes, Ids, Results, Weights, empty_results
 from bitrank.gpu import plan
 from bitrank.gpu.chunks import Chunk
@@ -86,19 +85,6 @@ def within(device: Any, chunks: Chunks, codes: Codes, weights: Weights, radius: 
         hits += [scratch.hits_of(query, int(counts[query])) for query in range(n_complete)]
         capacity = max(capacity, int(counts.max()))
     return _padded(hits, len(codes))
-
-
-def merge(parts: Iterable[Results], k: int) -> Results:
-    """The k nearest of the results of several indexes, which share no id: one per device, searched with the same k.
-
-    Examples
-    --------
-    >>> near, far = (Results(np.array([[i]]), np.float32([[i]])) for i in (1, 2))
-    >>> merge([far, near], k=1).ids
-    array([[1]])
-    """
-    ids, distances = zip(*parts, strict=True)
-    return best_of(np.concatenate(ids, axis=1), np.concatenate(distances, axis=1), k)
 
 
 def _padded(hits: list[tuple[Ids, npt.NDArray[np.float32]]], n_queries: int) -> Results:

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_codes, check_ids
-from bitrank.core.types import Codes, Ids, n_bytes
+from bitrank.core.types import Codes, Ids, Rows, n_bytes
 from bitrank.gpu.chunks import (
     STREAMED_BYTES,
     Chunk,
     fill,
     first_of_run,
+    flags,
     joined,
     live_ids,
     n_to_join,
@@ -44,27 +45,43 @@ class Store:
 
     def add(self, codes: Any, ids: npt.ArrayLike | None) -> None:
         """Add rows of a host array, or of an array on the device, which is held as it is."""
-        held = self._device.held(codes)
-        if held is None:
-            codes = check_codes(codes, self._n_bits)
-            self.chunks = self._with(self.chunks, codes, self._new_ids(len(codes), ids))
-            return
-        self._check_held(held)
-        new_ids = self._new_ids(len(held), ids)
-        if len(held):
-            if first_of_run(new_ids) is None:
-                self._check_room(len(held), 8)
-            self.chunks = self._appended(self.chunks, with_ids(self._device, held, new_ids, streamed=False))
+        held = self._checked(codes)
+        self.chunks = self._with(self.chunks, *held, self._new_ids(len(held[0]), ids))
+
+    def update(self, ids: Ids, codes: Any) -> None:
+        """Replace the codes of rows, all of which must be there."""
+        held = self._checked(codes)
+        self.chunks = self._with(self._without(ids), *held, check_ids(ids, len(held[0])))
 
     def remove(self, ids: Ids) -> None:
         """Remove rows by ids, all of which must be there."""
+        self.chunks = self._without(ids)
+
+    def codes(self, ids: Ids) -> Codes:
+        """Codes of rows by ids, all of which must be there, in their order."""
+        out = np.empty((len(ids), n_bytes(self._n_bits)), np.uint8)
+        order = np.argsort(ids)
+        for chunk, (marked, n_marked) in zip(self.chunks, self._marked(ids), strict=True):
+            if n_marked:
+                rows = np.flatnonzero(flags(self._device.download(marked), len(chunk)))
+                stored = chunk.first_id + rows if chunk.ids is None else self._rows_of(chunk, chunk.ids, rows)
+                places = order[np.searchsorted(ids, stored, sorter=order)]
+                out[places] = self._rows_of(chunk, chunk.codes, rows)
+        return out
+
+    def _rows_of(self, chunk: Chunk, array: Any, rows: Rows) -> npt.NDArray[Any]:
+        """Rows of an array of a chunk, on the host."""
+        part = array[rows] if chunk.streamed else self._device.download(array[self._device.upload(rows)])
+        return np.asarray(part)
+
+    def _without(self, ids: Ids) -> tuple[Chunk, ...]:
         chunks = []
         for chunk, (marked, n_marked) in zip(self.chunks, self._marked(ids), strict=True):
             if n_marked == chunk.n_live:
                 continue
             live = chunk.live if not n_marked else ~marked if chunk.live is None else chunk.live & ~marked
             chunks.append(replace(chunk, live=live, n_live=chunk.n_live - n_marked))
-        self.chunks = tuple(chunks)
+        return tuple(chunks)
 
     def wanted(self, wanted: npt.ArrayLike | None) -> tuple[Chunk, ...]:
         """Chunks with only these rows live: a mask in the order of ids, or a list of ids; None wants all."""
@@ -99,13 +116,17 @@ class Store:
             return
         chunks: tuple[Chunk, ...] = ()
         for part, ids in pieces_of(index):
-            chunks = self._with(chunks, part, ids)
+            chunks = self._with(chunks, part, False, ids)
         self.chunks = chunks
 
-    def _with(self, chunks: tuple[Chunk, ...], codes: Codes, ids: Ids) -> tuple[Chunk, ...]:
-        """Chunks and more rows, as many on the device as fit."""
+    def _with(self, chunks: tuple[Chunk, ...], codes: Any, on_device: bool, ids: Ids) -> tuple[Chunk, ...]:
+        """Chunks and more rows: those on the device as they are, of others as many there as fit."""
         if not len(codes):
             return chunks
+        if on_device:
+            if first_of_run(ids) is None:
+                self._check_room(len(codes), 8, chunks)
+            return self._appended(chunks, with_ids(self._device, codes, ids, streamed=False))
         row_bytes = codes.shape[1] + (8 if first_of_run(ids) is None else 0)
         if not self._stream:
             self._check_room(len(codes), row_bytes, chunks)
@@ -142,9 +163,12 @@ class Store:
                 f"of {row_bytes} bytes, got {n}; overflow='stream' keeps the rest in host memory"
             )
 
-    def _check_held(self, codes: Any) -> None:
-        """The checks of `check_codes` on an array of the device."""
-        width = n_bytes(self._n_bits)
+    def _checked(self, codes: Any) -> tuple[Any, bool]:
+        """Codes on the host, or where they are on the device, and whether they are: the checks of `check_codes`."""
+        held = self._device.held(codes)
+        if held is None:
+            return check_codes(codes, self._n_bits), False
+        codes, width = held, n_bytes(self._n_bits)
         if codes.dtype != np.uint8 or codes.ndim != 2:
             raise ValueError(f"codes must be a packed uint8 matrix, got {codes.dtype} of shape {codes.shape}")
         if codes.shape[1] != width:
@@ -155,6 +179,7 @@ class Store:
             bool((codes[start : start + step, -1] & ((1 << spare) - 1)).any()) for start in range(0, len(codes), step)
         ):
             raise ValueError(f"codes of {self._n_bits} bits must have the last {spare} bits of a row zero, got ones")
+        return codes, True
 
     def _new_ids(self, n: int, ids: npt.ArrayLike | None) -> Ids:
         """Ids for n more rows: those given, if none is taken, or those after the largest."""

@@ -45,7 +45,7 @@ class EngineIndex:
         self._method: Method = _default_method(engine, candidates) if method is None else method
         engine.check_method(self._method, candidates=candidates)
         self.n_bits = engine.n_bits
-        self.ids: Ids = engine.ids()
+        self.ids: Ids = engine.ids
 
     def __len__(self) -> int:
         return len(self.ids)
