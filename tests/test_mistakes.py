@@ -411,7 +411,7 @@ def test_files_in_the_wrong_place(tmp_path):
     RANKER.save(tmp_path / "ranker.npz")
     for call, message in (
         (lambda: load_ranker(tmp_path / "hasher.npz"), "hasher.npz must be a file of a bitrank ranker, got entries"),
-        (lambda: load_hasher(tmp_path / "ranker.npz"), "expected a bitrank hasher, got entries"),
+        (lambda: load_hasher(tmp_path / "ranker.npz"), "ranker.npz must be a file of a bitrank hasher, got entries"),
         (lambda: Index.load(tmp_path / "hasher.npz"), "path must be the folder of an index, got the file"),
         (lambda: Index.load(tmp_path / "nothing"), "meta.json is missing: no index was saved there"),
         (lambda: INDEX.save(tmp_path), "path must be an index or an empty folder"),
