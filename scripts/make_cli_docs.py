@@ -15,9 +15,16 @@ The `--help` of every command, as `python scripts/make_cli_docs.py` writes it. W
 programs. Progress bars appear on terminals only. A mistake ends with a message and exit status 1 or 2, and changes
 nothing.
 
-Arrays are plain files: codes are `.npy` (packed, `uint8`); labels, pairs, triplets, ids, groups and weights are `.npy`,
-`.csv` or `.json`. `fit` writes a ranker, which `bitrank.load_ranker` and `eval` read; `weights export` writes the
-weights of a ranker that has one per bit. Nothing is ever unpickled. For learning from clicks as they come, see
+```
+bitrank create shop.bitrank vectors.npy --ids names.csv     # or --codes, an index folder, Parquet, FAISS
+bitrank search shop.bitrank queries.npy -k 10
+bitrank learn shop.bitrank --labels labels.csv              # or --pairs, --qrels, --constraints, --clicks
+bitrank eval shop.bitrank --queries queries.npy --qrels test.qrels
+bitrank report shop.bitrank
+```
+`python -m bitrank` does the same as `bitrank`. Arrays are plain files: vectors, codes and queries are `.npy`; labels,
+pairs, constraints, ids, groups and weights are `.npy`, `.csv` or `.json`. `learn --output` also writes a ranker, which
+`bitrank.load_ranker`, `eval` and `serve` read. Nothing is ever unpickled. For learning from clicks as they come, see
 [feedback](feedback.md).
 """
 

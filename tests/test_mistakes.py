@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bitrank import ITQ, Index, QueryVectorRanker, RankingSVM, connect, load_ranker
+from bitrank import ITQ, Collection, Index, QueryVectorRanker, RankingSVM, connect, load_ranker
 from bitrank.cli import main
 from bitrank.core import metrics
 from bitrank.core.codes import distances, from_embeddings, hamming, pack, split_vectors, unpack
@@ -425,25 +425,28 @@ def test_files_in_the_wrong_place(tmp_path):
     ("name", "content", "message"),
     [
         ("labels.csv", "label\n" + "1\n" * 60, "labels.csv: the file must have no header, got 'label' in line 1"),
-        ("labels.csv", "label\n" + "cat\n" * 60, "got shape (61,): is the first, label, a header?"),
-        ("labels.csv", "1\n" * 59, "y must hold one label for each of the 60 codes, got shape (59,)"),
+        (
+            "labels.csv",
+            "label\n" + "cat\n" * 60,
+            "one label for each of the 60 items, got shape (61,)",
+        ),
+        ("labels.csv", "1\n" * 59, "labels must hold one label for each of the 60 items, got shape (59,)"),
         ("labels.json", "[1, null]", "expected numbers or texts in rows of one length, got object"),
         ("labels.txt", "", "the file must end in .npy, .csv, .json"),
     ],
 )
 def test_mistakes_on_the_command_line(name, content, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    np.save("codes.npy", CODES)
+    Collection.from_codes(CODES).save("my.bitrank")
     (tmp_path / name).write_text(content)
     with pytest.raises(SystemExit) as caught:
-        main(["fit", "--codes", "codes.npy", "--labels", name, "--output", "my.ranker"])
+        main(["learn", "my.bitrank", "--labels", name, "--output", "my.ranker"])
     assert message in str(caught.value)
     assert not (tmp_path / "my.ranker").exists()
 
 
-def test_fit_refuses_unpacked_codes_at_once(tmp_path, monkeypatch):
+def test_create_refuses_unpacked_codes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("codes.npy", BITS.astype(np.uint8))
-    np.save("labels.npy", Y)
     with pytest.raises(SystemExit, match=r"all values 0 or 1: pack them with bitrank.pack"):
-        main(["fit", "--codes", "codes.npy", "--labels", "labels.npy", "--output", "my.ranker"])
+        main(["create", "my.bitrank", "codes.npy", "--codes"])

@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "make_cli_docs.py"))
 COMMANDS = (
     "demo",
-    "index build",
-    "index info",
-    "index search",
-    "index optimize",
-    "fit",
+    "create",
+    "learn",
+    "search",
     "eval",
+    "report",
+    "info",
     "weights show",
     "weights diff",
     "weights export",

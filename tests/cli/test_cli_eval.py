@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from bitrank import QueryVectorRanker
+from bitrank import Collection, QueryVectorRanker
 from bitrank.cli import main
 from bitrank.evaluation import FIGURES, evaluate_rankings
 from bitrank.ranking import UniformRanker
 
-COLLECTION = ["--codes", "codes.npy", "--labels", "labels.npy"]
+COLLECTION = ["shop.bitrank", "--labels", "labels.npy"]
 QUERIES = ["--queries", "queries.npy", "--query-labels", "query_labels.csv"]
 WEIGHTS = np.random.default_rng(1).random(32).astype(np.float32)
 
@@ -21,7 +21,7 @@ def arrays(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     codes, queries = rng.integers(0, 256, (200, 4), dtype=np.uint8), rng.integers(0, 256, (30, 4), dtype=np.uint8)
     labels, query_labels = rng.integers(4, size=200), rng.integers(4, size=30)
-    np.save("codes.npy", codes)
+    Collection.from_codes(codes).save("shop.bitrank")
     np.save("labels.npy", labels)
     np.save("queries.npy", queries)
     np.savetxt("query_labels.csv", query_labels, fmt="%d")
@@ -58,51 +58,75 @@ def reals_of(queries):
 
 def test_rankers_and_reals(arrays, printed_json):
     codes, labels, queries, query_labels = arrays
-    values, features = reals_of(queries).astype(np.float32), np.random.default_rng(2).normal(size=(200, 3))
+    values = reals_of(queries).astype(np.float32)
     np.save("queries.npy", values)
-    np.save("features.npy", features[:30])
     uniform = UniformRanker().fit(codes)
-    vectors = QueryVectorRanker(n_steps=20, random_state=0).fit(codes, labels, features=features)
     uniform.save("uniform.ranker")
-    vectors.save("vectors.ranker")
-    rankers = ["--ranker", "uniform.ranker", "--ranker", "vectors.ranker", "--features", "features.npy"]
-    assert main(["eval", *COLLECTION, *QUERIES, *rankers, "--json"]) == 0
+    assert main(["eval", *COLLECTION, *QUERIES, "--ranker", "uniform.ranker", "--json"]) == 0
     got = printed_json()["rankings"]
-    rankings = {"Hamming": None, "asymmetric": np.ones(32), "uniform.ranker": uniform, "vectors.ranker": vectors}
-    judged = {"y": labels, "queries": values, "query_y": query_labels, "features": features[:30]}
+    rankings = {"Hamming": None, "asymmetric": np.ones(32), "uniform.ranker": uniform}
+    judged = {"y": labels, "queries": values, "query_y": query_labels}
     want = evaluate_rankings(codes, rankings, **judged, max_queries=1000, random_state=0).figures
     assert list(got) == list(want)
     assert got["Hamming"] == got["uniform.ranker"] != got["asymmetric"]
-    assert got["vectors.ranker"] == pytest.approx(want["vectors.ranker"])
 
 
-def test_qrels_by_group(arrays, capsys, printed_json):
+def test_what_a_collection_of_vectors_learned(tmp_path, monkeypatch, itq_digits, printed_json):
+    monkeypatch.chdir(tmp_path)
+    vectors, y = itq_digits.values[:400].astype(np.float32), itq_digits.y[:400]
+    collection = Collection.from_vectors(vectors, random_state=0)
+    assert collection.learn(labels=y, ranker=QueryVectorRanker(n_steps=60, random_state=0)).learned.accepted
+    collection.save("shop.bitrank")
+    np.save("labels.npy", y)
+    np.save("queries.npy", itq_digits.values[400:450].astype(np.float32))
+    np.save("query_labels.npy", itq_digits.y[400:450])
+    assert main(["eval", *COLLECTION, "--queries", "queries.npy", "--query-labels", "query_labels.npy", "--json"]) == 0
+    got = printed_json()["rankings"]
+    assert list(got) == ["Hamming", "asymmetric", "learned"]
+    hasher, queries = collection.hasher, itq_digits.values[400:450].astype(np.float32)
+    want = evaluate_rankings(
+        hasher.transform(vectors),
+        {"learned": collection.ranker},
+        y=y,
+        query_y=itq_digits.y[400:450],
+        queries=hasher.project(queries),
+        features=queries,
+    )
+    assert got["learned"] == pytest.approx(want.figures["learned"])
+    assert got["learned"]["map"] > got["asymmetric"]["map"]
+
+
+@pytest.mark.parametrize("form", ["qrels", "pairs"])
+def test_judgements_by_group(arrays, form, capsys, printed_json):
     codes, labels, queries, query_labels = arrays
     pairs = np.argwhere(query_labels[:, None] == labels)
-    with open("test.qrels", "w") as file:
-        file.writelines(f"{query} 0 d{item} {1 + item % 2}\n" for query, item in pairs.tolist())
-        file.write("77 0 d3 1\n")
-    with open("ids.csv", "w") as file:
-        file.writelines(f"d{row}\n" for row in range(200))
-    np.savetxt("groups.csv", np.where(query_labels < 2, "seen", "new"), fmt="%s")
-    arguments = ["--codes", "codes.npy", "--queries", "queries.npy", "--qrels", "test.qrels", "--ids", "ids.csv"]
-    assert main(["eval", *arguments, "--groups", "groups.csv", "--weights", "w.npy", "--json"]) == 0
-    facts = printed_json()
     graded = np.column_stack([pairs, 1 + pairs[:, 1] % 2])
+    if form == "qrels":
+        Collection.from_codes(codes, ids=[f"d{row}" for row in range(200)]).save("shop.bitrank", replace=True)
+        with open("test.qrels", "w") as file:
+            file.writelines(f"{query} 0 d{item} {grade}\n" for query, item, grade in graded.tolist())
+            file.write("77 0 d3 1\n")
+        arguments, unknown = ["--qrels", "test.qrels"], "must name known ids, got query 77, item d3"
+    else:
+        Collection.from_codes(codes, ids=np.arange(200) + 1000).save("shop.bitrank", replace=True)
+        np.save("pairs.npy", np.vstack([graded + np.array([0, 1000, 0]), [[0, 5, 1]]]))
+        arguments, unknown = ["--pairs", "pairs.npy"], "pairs.npy must name ids of the collection, got 5"
+    np.savetxt("groups.csv", np.where(query_labels < 2, "seen", "new"), fmt="%s")
+    command = ["eval", "shop.bitrank", "--queries", "queries.npy", *arguments]
+    with pytest.raises(SystemExit, match=unknown):
+        main(command)
+    command += ["--ignore-unknown", "--groups", "groups.csv"]
+    assert main([*command, "--weights", "w.npy", "--json"]) == 0
+    facts = printed_json()
     groups = np.where(query_labels < 2, "seen", "new")
     want = evaluate_rankings(codes, {"Hamming": None, "w.npy": WEIGHTS}, pairs=graded, queries=queries, groups=groups)
-    assert facts["n_unknown"] == 1
     for name, figures in want.figures.items():
         assert facts["rankings"][name] == pytest.approx(figures)
     for group in ("seen", "new"):
         assert facts["groups"][group]["n_queries"] == want.groups[group].n_queries
         assert facts["groups"][group]["rankings"]["w.npy"] == pytest.approx(want.groups[group].figures["w.npy"])
-    assert main(["eval", *arguments, "--groups", "groups.csv"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1 judgements name unknown ids and were skipped"
-    assert f"group new: {(query_labels >= 2).sum()} queries" in lines
-    with pytest.raises(SystemExit, match="must name known ids, got query 77, item d3"):
-        main(["eval", *arguments, "--strict"])
+    assert main(command) == 0
+    assert f"group new: {(query_labels >= 2).sum()} queries" in capsys.readouterr().out.splitlines()
 
 
 def test_weights_of_a_service_with_a_token(arrays, loopback_service, monkeypatch, printed_json):
@@ -136,4 +160,4 @@ def test_mistakes_end_with_a_message(arrays, arguments, message):
 
 def test_pairs_need_queries(arrays):
     with pytest.raises(SystemExit, match="--pairs and --qrels go with --queries and without --query-labels"):
-        main(["eval", "--codes", "codes.npy", "--pairs", "labels.npy"])
+        main(["eval", "shop.bitrank", "--pairs", "labels.npy"])

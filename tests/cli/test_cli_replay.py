@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bitrank import Index, load_ranker
+from bitrank import Collection, load_ranker
 from bitrank.cli import main
 from bitrank.clicks import read_log, replay_log
 from bitrank.clicks.simulate import SimulatedUsers
@@ -15,10 +15,10 @@ N_PAGES = 100
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory, itq_digits):
-    """A folder with an index of digits, ids ten times the row numbers, and a log of simulated users."""
+    """A folder with a collection of digits, ids ten times the row numbers, and a log of simulated users."""
     folder = tmp_path_factory.mktemp("replay")
     codes = itq_digits.codes
-    Index(codes, ids=np.arange(len(codes)) * 10).save(folder / "codes.index")
+    Collection.from_codes(codes, ids=np.arange(len(codes)) * 10).save(folder / "codes.bitrank")
     ids = {code.tobytes(): row * 10 for row, code in reversed(list(enumerate(codes)))}
     users = SimulatedUsers(codes, itq_digits.y, random_state=0)
     with open(folder / "clicks.jsonl", "w") as file:
@@ -47,9 +47,10 @@ def folder(log, monkeypatch):
 
 @pytest.mark.slow
 def test_replay_is_the_library_call(folder, printed_json):
-    assert main(["replay", "clicks.jsonl", "--index", "codes.index", "--output", "clicks.ranker", "--json"]) == 0
+    assert main(["replay", "codes.bitrank", "clicks.jsonl", "--output", "clicks.ranker", "--json"]) == 0
     facts = printed_json()
-    codes, ids = Index.load("codes.index").export()
+    collection = Collection.load("codes.bitrank")
+    codes, ids = collection.codes(), collection.ids
     expected = replay_log(read_log(["clicks.jsonl"]), codes, ids, 32, random_state=0)
     replayed = expected.replay
     queries = [ranker.queries_for(codes[:9]).weights for ranker in (load_ranker("clicks.ranker"), replayed.candidate)]
@@ -61,7 +62,7 @@ def test_replay_is_the_library_call(folder, printed_json):
 
 
 def test_printed_table(folder, capsys):
-    assert main(["replay", "clicks.jsonl", "--index", "codes.index", "--top", "3"]) == 0
+    assert main(["replay", "codes.bitrank", "clicks.jsonl", "--top", "3"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0].split() == ["n", "pages", str(N_PAGES)]
     assert "top 20 kept" in printed
@@ -70,10 +71,10 @@ def test_printed_table(folder, capsys):
 
 
 def test_removed_items_are_left_out(folder, printed_json):
-    index = Index.load("codes.index")
-    index.remove(index.ids[:1190])
-    index.save("small.index")
-    assert main(["replay", "clicks.jsonl", "--index", "small.index", "--json"]) == 0
+    collection = Collection.load("codes.bitrank")
+    collection.remove(collection.ids[:1190])
+    collection.save("small.bitrank")
+    assert main(["replay", "small.bitrank", "clicks.jsonl", "--json"]) == 0
     facts = printed_json()
     assert facts["n_pages"] + facts["n_left_out"] == N_PAGES
     assert facts["n_left_out"] > 0
@@ -86,7 +87,7 @@ def test_weights_of_a_service_with_a_token(folder, loopback_service, monkeypatch
     loopback_service.token, loopback_service.weights = "secret", weights.tolist()
     lines = (folder / "clicks.jsonl").read_text().splitlines(keepends=True)
     (folder / "few.jsonl").write_text("".join(lines[:20]))
-    command = ["replay", "few.jsonl", "--index", "codes.index", "--json", "--weights"]
+    command = ["replay", "codes.bitrank", "few.jsonl", "--json", "--weights"]
     with pytest.raises(SystemExit, match=r"bitrank replay: .*401"):
         main([*command, loopback_service.version])
     monkeypatch.setenv("BITRANK_TOKEN", "secret")
@@ -100,4 +101,4 @@ def test_vectors_need_a_hasher(folder):
     line = {"key": "v", "query": {"vector": [1.0] * 5}, "shown": [{"id": 10}], "clicked": [10]}
     (folder / "vectors.jsonl").write_text(json.dumps(line))
     with pytest.raises(SystemExit, match="bitrank replay: queries are vectors: a hasher is needed"):
-        main(["replay", "vectors.jsonl", "--index", "codes.index"])
+        main(["replay", "codes.bitrank", "vectors.jsonl"])

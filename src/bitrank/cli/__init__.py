@@ -9,10 +9,10 @@ import argparse
 from collections.abc import Sequence
 
 import bitrank
-from bitrank.cli import backup, demo, feedback, fit, index, replay, serve, weights
+from bitrank.cli import backup, create, demo, feedback, learn, replay, report, search, serve, weights
 from bitrank.cli import eval as eval_command
 
-COMMANDS = (demo, index, fit, eval_command, weights, feedback, replay, serve, backup)
+COMMANDS = (demo, create, learn, search, eval_command, report, weights, feedback, replay, serve, backup)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands; docs/cli.md is written from it."""
-    parser = argparse.ArgumentParser(prog="bitrank", description="Rank binary codes by learned weights per bit.")
+    parser = argparse.ArgumentParser(prog="bitrank", description="Search vectors as bits, and learn how to ask.")
     parser.add_argument("--version", action="version", version=f"bitrank {bitrank.__version__}")
     commands = parser.add_subparsers(dest="command")
     for command in COMMANDS:

@@ -5,35 +5,35 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bitrank.cli.judgements import add_ids, add_judged, read, read_pairs
+import numpy as np
+
+from bitrank.cli.judgements import add_judged, read, read_pairs
 from bitrank.cli.output import add_json
 from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.core.files import read_array
+
+if TYPE_CHECKING:
+    from bitrank import Collection
 
 
 def add_parser(commands: Any) -> None:
     """Add `eval` to the commands."""
     command = commands.add_parser(
         "eval",
-        help="measure how well rankers and weights rank judged codes",
-        description="Rank judged codes by plain Hamming distance (and by the asymmetric distance, if queries are "
-        "reals), by rankers and by weights. Print MAP, P@10, nDCG@10 with the gain 2^grade - 1, recall at 100, P@100 "
-        "and VOC-11, in expectation over ties.",
+        help="measure how well a collection answers judged queries",
+        description="Rank judged items by plain Hamming distance (and by the asymmetric distance, if queries are "
+        "vectors or reals), by what the collection learned, by rankers and by weights. Print MAP, P@10, nDCG@10 with "
+        "the gain 2^grade - 1, recall at 100, P@100 and VOC-11, in expectation over ties.",
         epilog=TOKEN_NOTE,
     )
     add_judged(command)
-    command.add_argument(
-        "--ranker", type=Path, action="append", default=[], help="ranker that `fit` wrote; may be repeated"
-    )
+    command.add_argument("--query-labels", type=Path, help="one class per query (default: items are the queries)")
+    command.add_argument("--ranker", type=Path, action="append", default=[], help="saved ranker; may be repeated")
     command.add_argument(
         "--weights", action="append", default=[], metavar="WEIGHTS", help=f"{SOURCES}; may be repeated"
     )
-    command.add_argument("--queries", type=Path, help=".npy of queries, codes or reals (default: the codes themselves)")
-    command.add_argument("--query-labels", type=Path, help="one class per query")
-    command.add_argument("--features", type=Path, help=".npy of features, one row per query, for rankers that use them")
-    add_ids(command)
     command.add_argument("--groups", type=Path, help="name of each query's group, to print figures per group")
     command.add_argument(
         "--max-queries",
@@ -47,31 +47,35 @@ def add_parser(commands: Any) -> None:
 
 
 def _eval(arguments: argparse.Namespace) -> int:
+    from bitrank import Collection  # slow to import
     from bitrank.evaluation import evaluate_rankings
     from bitrank.ranking import load_ranker
 
-    codes, queries = read_array(arguments.codes), read(arguments.queries)
-    judgements, n_unknown = _judgements(arguments, codes, queries)
+    collection, queries, features = Collection.load(arguments.collection), read(arguments.queries), None
+    judgements = _judgements(arguments, collection, queries)
+    hasher = collection.hasher
+    if hasher is not None and queries is not None and queries.shape[-1] == hasher.n_features_in_:
+        queries, features = hasher.project(queries), queries
     rankings: dict[str, Any] = {"Hamming": None}
     if queries is not None and queries.dtype.kind == "f" and queries.ndim == 2:
         rankings["asymmetric"] = [1.0] * queries.shape[1]
+    if collection.ranker is not None:
+        rankings["learned"] = collection.ranker
     rankings |= {source: read_weights(source) for source in arguments.weights}
     rankings |= {str(path): load_ranker(path) for path in arguments.ranker}
     evaluation = evaluate_rankings(
-        codes,
+        collection.codes(),
         rankings,
         **judgements,
         queries=queries,
-        features=read(arguments.features),
+        features=features,
         groups=read(arguments.groups),
-        n_bits=arguments.n_bits,
+        n_bits=collection.n_bits,
         max_queries=arguments.max_queries,
         random_state=arguments.seed,
     )
     if arguments.json:
         facts = {"n_queries": evaluation.n_queries, "n_items": evaluation.n_items, "rankings": evaluation.figures}
-        if arguments.qrels is not None:
-            facts["n_unknown"] = n_unknown
         if arguments.groups is not None:
             facts["groups"] = {
                 name: {"n_queries": group.n_queries, "rankings": group.figures}
@@ -79,8 +83,6 @@ def _eval(arguments: argparse.Namespace) -> int:
             }
         print(json.dumps(facts))
         return 0
-    if n_unknown:
-        print(f"{n_unknown} judgements name unknown ids and were skipped")
     print(f"{evaluation.n_queries} queries in {evaluation.n_items} codes of {evaluation.n_bits} bits\n")
     _print(evaluation.figures)
     for name, group in evaluation.groups.items():
@@ -89,16 +91,30 @@ def _eval(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _judgements(arguments: argparse.Namespace, codes: Any, queries: Any) -> tuple[dict[str, Any], int]:
-    """Keyword arguments for the judgements, and how many lines of a qrels file were skipped."""
+def _judgements(arguments: argparse.Namespace, collection: Collection, queries: Any) -> dict[str, Any]:
+    """Keyword arguments for the judgements."""
     if arguments.labels is not None:
         if (queries is None) != (arguments.query_labels is None):
             raise ValueError("--queries and --query-labels go together")
-        return {"y": read_array(arguments.labels), "query_y": read(arguments.query_labels)}, 0
+        return {"y": read_array(arguments.labels), "query_y": read(arguments.query_labels)}
     if queries is None or arguments.query_labels is not None:
         raise ValueError("--pairs and --qrels go with --queries and without --query-labels")
-    pairs, n_unknown = read_pairs(arguments, len(codes), len(queries))
-    return {"pairs": pairs}, n_unknown
+    ids, strict = collection.ids.tolist(), not arguments.ignore_unknown
+    if arguments.qrels is not None:
+        from bitrank.ranking.evidence.pairs import read_qrels
+
+        names = read(arguments.query_ids)
+        query_ids = list(range(len(queries))) if names is None else names.tolist()
+        return {"pairs": read_qrels(arguments.qrels, query_ids, ids, strict=strict).pairs}
+    pairs = read_pairs(arguments.pairs)
+    if not isinstance(pairs, np.ndarray):
+        return {"pairs": pairs}
+    rows = {name: row for row, name in enumerate(ids)}
+    unknown = [name for name in pairs[:, 1].tolist() if name not in rows]
+    if unknown and strict:
+        raise ValueError(f"{arguments.pairs} must name ids of the collection, got {unknown[0]!r}")
+    known = [(query, rows[name], *grade) for query, name, *grade in pairs.tolist() if name in rows]
+    return {"pairs": np.array(known, np.int64)}
 
 
 def _print(table: dict[str, dict[str, float]]) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bitrank.collection import CollectionReport
 
 
 def add_json(*commands: argparse.ArgumentParser) -> None:
@@ -28,3 +32,16 @@ def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
         return
     for name, value in facts.items():
         print(f"{name.replace('_', ' '):<20}{f'{value:.4g}' if isinstance(value, float) else value}")
+
+
+def print_report(report: CollectionReport, *, as_json: bool) -> None:
+    """Print the report of a collection, as text or as one JSON object.
+
+    Examples
+    --------
+    >>> from bitrank import Collection
+    >>> print_report(Collection.from_codes([[1], [2]]).report(), as_json=False)
+    2 items of 8 bits: 1 byte per item
+    in use: the plain ranking (nothing was learned yet)
+    """
+    print(json.dumps(dataclasses.asdict(report)) if as_json else report)

@@ -11,9 +11,9 @@ from bitrank.cli.feedback import LOGS
 from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.core.files import check_output
-from bitrank.index import Index
 
 if TYPE_CHECKING:
+    from bitrank import Collection
     from bitrank.clicks import LogReplay
 
 
@@ -23,17 +23,14 @@ def add_parser(commands: Any) -> None:
         "replay",
         help="show what logged clicks would have done to the ranking",
         description="Learn from logged clicks in their order, behind the gate, and compare the ranking before and "
-        "after. The index is not changed.",
+        "after. The collection is not changed.",
         epilog=TOKEN_NOTE,
     )
+    command.add_argument("collection", type=Path, help="folder of the collection that was searched")
     command.add_argument("logs", nargs="+", type=Path, help=LOGS)
-    command.add_argument("--index", type=Path, required=True, help="folder of the index that was searched")
     start = command.add_mutually_exclusive_group()
-    start.add_argument("--ranker", type=Path, help="ranker that is active at the start, from `bitrank fit`")
-    start.add_argument(
-        "--weights", help=f"active weights at the start: {SOURCES} (default: those of the index, else plain Hamming)"
-    )
-    command.add_argument("--hasher", type=Path, help="saved hasher (.npz), for logs whose queries are vectors")
+    start.add_argument("--ranker", type=Path, help="ranker that is active at the start (default: the collection's)")
+    start.add_argument("--weights", help=f"active weights at the start: {SOURCES}")
     command.add_argument("--output", type=Path, help="file for the learned ranker")
     command.add_argument("--top", type=int, default=10, help="moved items to list (default: %(default)s)")
     command.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
@@ -44,17 +41,18 @@ def add_parser(commands: Any) -> None:
 def _replay(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         check_output(arguments.output)
-    from bitrank.clicks import read_log, replay_log  # slow to import
+    from bitrank import Collection  # slow to import
+    from bitrank.clicks import read_log, replay_log
 
-    index = Index.load(arguments.index)
-    codes, ids = index.export()
+    collection = Collection.load(arguments.collection)
+    hasher = collection.hasher
     replayed = replay_log(
         read_log(arguments.logs),
-        codes,
-        ids,
-        index.n_bits,
-        project=_project(arguments.hasher),
-        ranker=_start(arguments, index),
+        collection.codes(),
+        collection.ids,
+        collection.n_bits,
+        project=None if hasher is None else hasher.project,
+        ranker=_start(arguments, collection),
         random_state=arguments.seed,
     )
     if arguments.output is not None:
@@ -67,20 +65,13 @@ def _replay(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _start(arguments: argparse.Namespace, index: Index) -> Any:
+def _start(arguments: argparse.Namespace, collection: Collection) -> Any:
     """The ranker that is active at the start; None is plain Hamming."""
     from bitrank.ranking import RankingSVM, load_ranker
 
     if arguments.ranker is not None:
         return load_ranker(arguments.ranker)
-    weights = index.weights if arguments.weights is None else read_weights(arguments.weights)
-    return None if weights is None else RankingSVM.from_weights(weights)
-
-
-def _project(hasher: Path | None) -> Any:
-    from bitrank.hashing import load_hasher  # slow to import
-
-    return None if hasher is None else load_hasher(hasher).project
+    return collection.ranker if arguments.weights is None else RankingSVM.from_weights(read_weights(arguments.weights))
 
 
 def _facts(log_replay: LogReplay, top: int) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
         options.append(serve.add_argument(*names, **details))
 
     serve.add_argument("--config", type=Path, help="TOML file with these options (default: BITRANK_SERVE_CONFIG)")
-    add("--index", type=Path, help="folder of an index, from `bitrank index build`")
+    add("--index", type=Path, help="folder of an index, from `Index.save`")
     add("--engine", metavar="URL", help="postgresql://…, clickhouse://…, …: serve codes that stay in an engine")
     add("--table", help="table or collection of the engine (default: codes)")
     add("--method", choices=["exact", "rerank"], help="how the engine searches (default: exact where it can)")
@@ -52,7 +52,11 @@ def add_parser(commands: Any) -> None:
     )
     add("--items", type=Path, help="Parquet file with columns id, title, image (path or URL) and any payload")
     add("--hasher", type=Path, help="saved hasher (.npz), to search by vector")
-    add("--ranker", type=Path, help="saved ranker to begin with (`bitrank fit`); a new one becomes the active version")
+    add(
+        "--ranker",
+        type=Path,
+        help="saved ranker to begin with, which becomes the active version",
+    )
     add("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by image")
     add("--data", type=Path, help="folder of the database (default: one in the home folder, printed at the start)")
     add("--db", metavar="URL", help="postgresql://… instead of --data: a database that several services may share")

@@ -1,0 +1,65 @@
+"""The commands `bitrank report` and `bitrank info`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bitrank.cli.output import add_json, print_facts, print_report
+
+
+def add_parser(commands: Any) -> None:
+    """Add both commands."""
+    report = commands.add_parser(
+        "report",
+        help="say what was learned, what it is worth on held-out data, and what is in use",
+        description="Say what a collection holds, what the last `learn` found on held-out data, and what is in use.",
+    )
+    report.add_argument("--plot", type=Path, metavar="FILE", help="draw the held-out figures: .png, .svg or .pdf")
+    info = commands.add_parser(
+        "info", help="describe a collection and its versions", description="Describe a collection and its versions."
+    )
+    for command, run in ((report, _report), (info, _info)):
+        command.add_argument("collection", type=Path, help="folder of the collection")
+        command.set_defaults(run=run)
+    add_json(report, info)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from bitrank import Collection  # slow to import
+
+    report = Collection.load(arguments.collection).report()
+    if arguments.plot is not None:
+        report.plot().figure.savefig(arguments.plot)
+    print_report(report, as_json=arguments.json)
+    return 0
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from bitrank import Collection
+
+    collection = Collection.load(arguments.collection)
+    report = collection.report()
+    facts = {
+        "n_items": report.n_items,
+        "n_bits": report.n_bits,
+        "bytes_per_item": report.bytes_per_item,
+        "hasher": report.hasher,
+        "n_dimensions": report.n_dimensions,
+        "metric": report.metric,
+        "bytes": sum(path.stat().st_size for path in arguments.collection.rglob("*") if path.is_file()),
+    }
+    versions = [
+        {"number": version.number, "learned_from": version.kind, "ranker": version.ranker}
+        for version in collection.versions
+    ]
+    if arguments.json:
+        print_facts(facts | {"versions": versions}, as_json=True)
+        return 0
+    print_facts({name: value for name, value in facts.items() if value is not None}, as_json=False)
+    for version in versions:
+        ranking = f"{version['ranker']} from {version['learned_from']}" if version["ranker"] else "plain"
+        name = f"version {version['number']}"
+        print(f"{name:<20}{ranking}")
+    return 0
