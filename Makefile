@@ -53,9 +53,10 @@ test-milvus: $(VENV)-milvus/installed
 test-integrations:
 	test -d $(VENV)-integrations || $(PYTHON) -m venv $(VENV)-integrations
 	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --editable ".[langchain,haystack,parquet]" langchain-tests polars pandas datasets jax hypothesis
+	  --editable ".[langchain,haystack,llama-index,parquet]" langchain-tests polars pandas datasets jax hypothesis
 	$(VENV)-integrations/bin/python -m pytest -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function \
-	  tests/integrations/test_langchain_suite.py tests/integrations/test_langchain.py tests/integrations/test_haystack.py tests/core/test_arrays.py
+	  tests/integrations/test_langchain_suite.py tests/integrations/test_langchain.py tests/integrations/test_haystack.py \
+	  tests/integrations/test_llama_index.py tests/core/test_arrays.py
 
 # MTEB's mock tasks, tensors of PyTorch and the forms of sentence-transformers; gigabytes, since PyTorch comes with CUDA.
 test-mteb: $(VENV)-mteb/installed

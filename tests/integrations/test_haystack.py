@@ -51,7 +51,7 @@ def store():
 
 
 def test_results_are_those_of_the_asymmetric_distance(store):
-    similarity = (1 + QUERY @ np.where(X > 0, 1, -1).T / np.abs(QUERY).sum()) / 2
+    similarity = QUERY @ np.where(X > 0, 1, -1).T / np.linalg.norm(QUERY) / np.sqrt(48) * np.sqrt(np.pi / 2)
     found = store.embedding_retrieval(QUERY.tolist(), top_k=31)
     order = np.argsort(-similarity)
     assert [document.id for document in found] == [f"d{row}" for row in order]
@@ -97,15 +97,19 @@ def test_saved_ranker_and_hasher(tmp_path):
     for name, path in paths.items():  # the folder has the other one
         again = BitrankDocumentStore(str(tmp_path / "store"), **{name: path})
         assert again.embedding_retrieval(QUERY.tolist()) == found
+        assert again.collection.versions == store.collection.versions
+    SignBits().fit(-X).save(tmp_path / "other.npz")
+    with pytest.raises(ValueError, match="hasher must be the one that made the codes in"):
+        BitrankDocumentStore(str(tmp_path / "store"), hasher=str(tmp_path / "other.npz"))
 
 
 def test_mistakes(store):
     for call, message in (
         (lambda: store.save(), "path must be the folder to write"),
-        (lambda: store.embedding_retrieval([1.0]), "embeddings must have 48 numbers each"),
+        (lambda: store.embedding_retrieval([1.0]), "queries must be vectors of 48 numbers, or packed codes"),
         (lambda: BitrankEmbeddingRetriever(store, top_k=0), "top_k must be an int of at least 1, got 0"),
         (lambda: BitrankEmbeddingRetriever("store"), "document_store must be a BitrankDocumentStore, got str"),
-        (lambda: store.write_documents([replace(DOCUMENTS[0], id="new", embedding=[1.0])]), "48 numbers each"),
+        (lambda: store.write_documents([replace(DOCUMENTS[0], id="new", embedding=[1.0])]), "must have 48 columns"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -1,9 +1,6 @@
 """The LangChain store beyond LangChain's own tests: results against NumPy, rankers, filters, files, errors."""
 
 import asyncio
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -13,7 +10,6 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from bitrank import SignBits
 from bitrank.core.codes import distances, from_embeddings
 from bitrank.integrations.langchain import BitrankVectorStore
-from bitrank.integrations.records import META, Records
 from bitrank.ranking import QueryAdaptiveRanker, WhRank
 
 MODEL = DeterministicFakeEmbedding(size=48)
@@ -30,7 +26,7 @@ def store():
 
 def test_results_are_those_of_the_asymmetric_distance(store):
     found = store.similarity_search_with_score("a question", k=7)
-    similarity = (1 + QUERY @ np.where(X > 0, 1, -1).T / np.abs(QUERY).sum()) / 2
+    similarity = QUERY @ np.where(X > 0, 1, -1).T / np.linalg.norm(QUERY) / np.sqrt(48) * np.sqrt(np.pi / 2)
     order = np.argsort(-similarity)[:7]
     assert [document.id for document, _ in found] == [TEXTS[row] for row in order]
     np.testing.assert_allclose([score for _, score in found], similarity[order], rtol=1e-5)
@@ -38,7 +34,7 @@ def test_results_are_those_of_the_asymmetric_distance(store):
     assert store.similarity_search_by_vector(QUERY.tolist(), k=7) == [document for document, _ in found]
     assert asyncio.run(store.asimilarity_search_with_score("a question", k=7)) == found
     relevance = store.similarity_search_with_relevance_scores("a question", k=7)
-    assert all(0 <= score <= 1 for _, score in relevance)
+    np.testing.assert_allclose([score for _, score in relevance], (1 + similarity[order]) / 2, rtol=1e-5)
 
 
 def test_ranker_and_hasher_give_codes_and_weights(tmp_path):
@@ -53,10 +49,10 @@ def test_ranker_and_hasher_give_codes_and_weights(tmp_path):
     asked = ranker.queries_for(hasher.project(QUERY[None]))
     order = np.argsort(distances(asked.codes, codes, asked.weights)[0], kind="stable")[:5]
     assert [document.id for document in store.similarity_search("a question", k=5)] == [TEXTS[row] for row in order]
-    with pytest.raises(ValueError, match="embeddings must give the 48 bits of the ranker, got 16"):
+    with pytest.raises(ValueError, match="X must have 48 columns, got 16"):
         BitrankVectorStore(DeterministicFakeEmbedding(size=16), ranker=ranker).add_texts(["a"])
     small = QueryAdaptiveRanker(n_bits=8, random_state=0).fit(codes[:, :1], np.arange(40) % 4)
-    with pytest.raises(ValueError, match="ranker must be of the hasher's 48 bits, got one of 8 bits"):
+    with pytest.raises(ValueError, match="ranker must be of the 48 bits of the collection, got one of 8 bits"):
         BitrankVectorStore(MODEL, ranker=small, hasher=hasher)
 
 
@@ -70,61 +66,19 @@ def test_filters(store):
         store.similarity_search("a question", filter=["group"])
 
 
-SAVES = """
-import sys, time
-from pathlib import Path
-import numpy as np
-from bitrank import SignBits
-from bitrank.integrations.encoding import Encoder
-from bitrank.integrations.records import Records
-path, name = sys.argv[1:]
-X = np.random.default_rng(0).normal(size=(20, 16))
-records = Records(Encoder(SignBits().fit(X)))
-records.put([f"{name}{row}" for row in range(20)], [name] * 20, list(X))
-Path(path + name).touch()
-while not all(Path(path + other).exists() for other in "ab"):
-    time.sleep(0.001)
-for _ in range(6):
-    records.save(path)
-"""
-
-
-def test_processes_that_save_to_one_folder_wait_for_each_other(tmp_path):
-    path = tmp_path / "store"
-    start = [sys.executable, "-c", SAVES, str(path)]
-    workers = [subprocess.Popen([*start, name]) for name in "ab"]
-    loaded = []
-    while any(worker.poll() is None for worker in workers):
-        if (path / META).exists():
-            loaded.append(Records.load(path))
-        time.sleep(0.01)
-    assert [worker.wait() for worker in workers] == [0, 0]
-    loaded.append(Records.load(path))
-    for records in loaded:
-        names = {record for _, record in records.items()}
-        assert names in ({"a"}, {"b"})
-        assert len(records) == len(records.index) == 20
-        assert records.encoder.hasher is not None
-    assert len(list(path.iterdir())) == 4
-    (path / "notes.txt").write_text("mine")
-    loaded[-1].save(path)
-    assert (path / "notes.txt").read_text() == "mine", "a save removes its own files only"
-
-
 def test_a_saved_store_answers_the_same(store, tmp_path):
     store.delete(["text 3"])
     store.add_texts(["text 5, changed"], [{"group": 9}], ids=["text 5"])
     before = store.similarity_search_with_score("a question", k=40)
     assert len(before) == 39
-    for _ in range(2):  # the second save replaces the first
+    for _ in range(2):
         store.save(tmp_path / "store")
         store = BitrankVectorStore.load(tmp_path / "store", MODEL)
         assert store.similarity_search_with_score("a question", k=40) == before
-    assert len(list((tmp_path / "store").iterdir())) == 3
     store.add_texts(["text 3"], ids=["text 3"])
     assert len(store) == 40
     ranker = WhRank().fit(from_embeddings(X), np.arange(40) % 4, queries=X)
-    store._records.encoder.ranker = ranker
+    store.collection.use(ranker)
     store.save(tmp_path / "ranked")
     loaded = BitrankVectorStore.load(tmp_path / "ranked", MODEL)
     again = BitrankVectorStore.load(tmp_path / "store", MODEL, ranker=ranker)
@@ -133,6 +87,19 @@ def test_a_saved_store_answers_the_same(store, tmp_path):
     assert ranked != before
     assert loaded.similarity_search_with_score("a question", k=40) == ranked
     assert again.similarity_search_with_score("a question", k=40) == ranked
+
+
+def test_the_collection_of_a_store_learns(store, tmp_path):
+    before = store.similarity_search_with_score("a question", k=5)
+    labels = np.argmax(X[:, :3], axis=1)
+    report = store.collection.learn(labels=labels, ranker="WhRank", features=X)
+    assert report.version.ranker == "WhRank"
+    after = store.similarity_search_with_score("a question", k=5)
+    assert after != before
+    store.save(tmp_path / "store")
+    assert BitrankVectorStore.load(tmp_path / "store", MODEL).similarity_search_with_score("a question", k=5) == after
+    store.collection.forget()
+    assert store.similarity_search_with_score("a question", k=5) == before
 
 
 def test_diverse_results(store):
@@ -152,20 +119,24 @@ def test_mistakes_change_nothing(store, tmp_path):
         (lambda: store.add_texts(["a"], ids=["1", "2"]), "ids must have one value for each of the 1 texts, got 2"),
         (lambda: store.add_texts(["a"], metadatas=[]), "metadatas must have one value for each of the 1 texts, got 0"),
         (lambda: store.similarity_search("a", k=0), "k must be an int of at least 1, got 0"),
-        (lambda: store.similarity_search_by_vector([1.0, 2.0]), r"embeddings must have 48 numbers each, got .*2"),
+        (
+            lambda: store.similarity_search_by_vector([1.0, 2.0]),
+            "queries must be vectors of 48 numbers, or packed codes",
+        ),
         (lambda: store.similarity_search_by_vector([np.nan] * 48), "must be finite, got nan"),
-        (lambda: BitrankVectorStore.load(tmp_path, MODEL), "path must be a folder that save wrote"),
+        (lambda: BitrankVectorStore.load(tmp_path, MODEL), "collection.json is missing: no collection was saved there"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
     assert len(store) == 40
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(ValueError, match="path must be a saved collection or an empty folder"):
+        store.save(tmp_path / "other")
     store.add_texts(["a"], [{"when": object()}])
     with pytest.raises(ValueError, match="records must be JSON values to be saved"):
         store.save(tmp_path / "store")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").touch()
-    with pytest.raises(ValueError, match="path must be a saved store or an empty folder"):
-        store.save(tmp_path / "other")
+    assert not (tmp_path / "store").exists()
     assert store.delete()
     assert len(store) == 0
     assert store.similarity_search("a") == []

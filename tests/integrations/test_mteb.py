@@ -18,7 +18,8 @@ def test_search_is_that_of_the_asymmetric_distance():
     index.add_documents(X[:30], IDS[:30])
     index.add_documents(X[30:], IDS[30:])
     scores, places = index.search(Q, 7)
-    similarity = (1 + Q @ np.where(X > 0, 1, -1).T / np.abs(Q).sum(axis=1, keepdims=True)) / 2
+    cosines = Q @ np.where(X > 0, 1, -1).T / np.linalg.norm(Q, axis=1, keepdims=True) / np.sqrt(40)
+    similarity = cosines * np.sqrt(np.pi / 2)  # of a vector and the signs of another that is normal
     order = np.argsort(-similarity, axis=1)[:, :7]
     np.testing.assert_array_equal(places, order)
     np.testing.assert_allclose(scores, np.take_along_axis(similarity, order, 1), rtol=1e-5)
@@ -62,7 +63,7 @@ def test_vectors_of_queries_are_the_features_that_the_ranker_learned_from(featur
     asked = featured.ranker.queries_for(reals, features=featured.queries, collection=codes)
     expected = np.sort(distances(asked.codes, codes, asked.weights), axis=1)[:, :10]
     totals = asked.weights.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(index.search(featured.queries, 10)[0], 1 - expected / totals, rtol=1e-4)
+    np.testing.assert_allclose(index.search(featured.queries, 10)[0], 1 - 2 * expected / totals, rtol=1e-4)
 
 
 TASKS = """

@@ -7,8 +7,8 @@ import pytest
 # Packages of the extras, and those that only tests use.
 PACKAGES = """
 chdb clickhouse_connect cupy dask distributed duckdb faiss fastapi haystack httptools httpx langchain_core
-langchain_tests matplotlib msgspec mteb pandas PIL playwright prometheus_client psycopg pyarrow pydantic pymilvus
-qdrant_edge quadprog schemathesis sqlalchemy usearch uvicorn
+langchain_tests llama_index matplotlib msgspec mteb pandas PIL playwright prometheus_client psycopg pyarrow pydantic
+pymilvus qdrant_edge quadprog schemathesis sqlalchemy usearch uvicorn
 """
 MISSING = {name for name in PACKAGES.split() if find_spec(name) is None}
 

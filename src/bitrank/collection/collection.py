@@ -41,6 +41,12 @@ class Collection:
     queries unlike anything learned from keep the plain ranking. The stored codes never change. All methods may be
     called from several threads; a search sees the items and the ranking of one moment.
 
+    Attributes
+    ----------
+    attachments : dict of bytes by name
+        What the caller keeps beside the items: saved together with them, or not at all, and loaded with them. New ones
+        cost an append to the journal, a changed one a full save.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -71,6 +77,8 @@ class Collection:
         self._state: State | None = None  # of the folder that holds this, but for the changes since
         self._changes: list[Change] | None = []  # None: too many for the journal
         self._facts_changed = False
+        self.attachments: dict[str, bytes] = {}
+        self._attached: dict[str, bytes] = {}  # those that the folder holds
         self._make_locks()
 
     def _make_locks(self) -> None:
@@ -148,7 +156,7 @@ class Collection:
             metric=metric,
             random_state=random_state,
         )
-        collection._vectors = GivenVectors().add(numbers, vectors)
+        collection._vectors = GivenVectors(((numbers, vectors),))
         collection._recall = measure_recall(chosen, vectors, metric)
         return collection
 
@@ -159,6 +167,7 @@ class Collection:
         ids: Iterable[Any] | None = None,
         *,
         n_bits: int | None = None,
+        hasher: Hasher | None = None,
         random_state: int | None = None,
     ) -> Self:
         """Make a collection of binary codes; queries are codes, or reals with one column per bit.
@@ -169,6 +178,8 @@ class Collection:
         ids : n hashable values, optional
         n_bits : int, optional
             Eight per byte by default.
+        hasher : fitted Hasher, optional
+            What made the codes: queries and new items are then vectors.
         random_state : int, optional
 
         Examples
@@ -186,10 +197,14 @@ class Collection:
         ):
             array = array.astype(np.uint8)
         checked, width = check_any_rows(array, n_bits)
+        n_dimensions = None
+        if hasher is not None:
+            hasher.check_codes(checked)
+            n_dimensions = int(hasher.n_features_in_)
         index = Index(n_bits=width)
         known, numbers = _start_ids(ids, len(checked), index)
         index.add(checked, numbers)
-        return cls(index, known, random_state=random_state)
+        return cls(index, known, hasher=hasher, n_dimensions=n_dimensions, random_state=random_state)
 
     @property
     def ids(self) -> AnyIds:
@@ -407,6 +422,31 @@ class Collection:
                     self._use(version, Lazy("ranker", learned_ranker))
         return self.report()
 
+    def use(self, ranker: Ranker) -> Version:
+        """Rank by a ranker that learned elsewhere; nothing judges it here.
+
+        Examples
+        --------
+        >>> from bitrank import AsymmetricRanker
+        >>> collection = Collection.from_codes([[3], [12]])
+        >>> collection.use(AsymmetricRanker().fit(np.uint8([[3], [12]])))
+        Version(number=1, kind='elsewhere', ranker='AsymmetricRanker', blend=1.0, facts={})
+        """
+        n_bits = getattr(ranker, "n_bits_", None)
+        if n_bits is None:
+            raise ValueError(f"ranker must be a fitted ranker, got {ranker!r:.60}")
+        if n_bits != self.n_bits:
+            raise ValueError(f"ranker must be of the {self.n_bits} bits of the collection, got one of {n_bits} bits")
+        new = Lazy("ranker", copy.deepcopy(ranker))
+        with self._writing:
+            moment = self._moment
+            if moment.ranker is not None and moment.ranker.data() == new.data():
+                return moment.version
+            number = self._versions[-1][0].number + 1
+            version = Version(number, "elsewhere", type(ranker).__name__, float(ranker.blend_))
+            self._use(version, new)
+            return version
+
     def forget(self) -> None:
         """Return to the plain ranking, bit for bit; what was in use stays among `versions`.
 
@@ -560,21 +600,28 @@ class Collection:
         with self._writing:
             state, moment = self._state, self._moment
             here = state is not None and state.folder.resolve() == target.resolve()
+            attachments = dict(self.attachments)
+            wrong = [each for each in attachments.items() if list(map(type, each)) != [str, bytes]]
+            if wrong:
+                raise ValueError(f"attachments must be bytes by name, got {wrong[0]!r:.60}")
             if (
                 state is not None
                 and here
                 and not replace
                 and self._changes is not None
+                and all(attachments.get(name) is data for name, data in self._attached.items())
                 and (target / files.META).exists()
             ):
-                self._append(state)
+                self._append(state, attachments)
                 return
-            self._state = files.write(target, self._to_store(moment), state if here else None, replace=replace)
-            self._changes, self._facts_changed = [], False
+            stored = self._to_store(moment)
+            stored.attachments = attachments
+            self._state = files.write(target, stored, state if here else None, replace=replace)
+            self._changes, self._facts_changed, self._attached = [], False, attachments
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Self:
-        """Read a collection that `save` wrote; nothing is unpickled.
+        """Read a collection that `save` wrote, or the folder of an `Index`; nothing is unpickled.
 
         Parameters
         ----------
@@ -588,6 +635,12 @@ class Collection:
         >>> Collection.load("codes.bitrank").search(np.uint8([[8]]), k=1).ids
         array([[1]])
         """
+        if not files.is_collection(path):
+            from bitrank.collection.older import read_older
+
+            older = read_older(Path(path), cls, mmap)
+            if older is not None:
+                return older  # type: ignore[return-value]
         stored, state = files.read(path, mmap)
         facts = stored.facts
         collection = cls(
@@ -601,6 +654,7 @@ class Collection:
         if facts["learned"] is not None:
             collection._learned = Learned(**facts["learned"])
         collection._recall, collection._state = facts["recall"], state
+        collection.attachments, collection._attached = stored.attachments, dict(stored.attachments)
         rankers = {number: Lazy("ranker", data=data) for number, data in stored.rankers.items()}
         versions = [Version(**value) for value in facts["versions"]]
         collection._versions = tuple((version, rankers.get(str(version.number))) for version in versions)
@@ -626,7 +680,8 @@ class Collection:
     def _everything(self) -> dict[str, Any]:
         with self._writing:
             state = {name: value for name, value in self.__dict__.items() if name not in ("_writing", "_learning")}
-            return state | {"_changes": None if self._changes is None else list(self._changes)}
+            changes = None if self._changes is None else list(self._changes)
+            return state | {"_changes": changes, "attachments": dict(self.attachments)}
 
     # How queries are asked -------------------------------------------------------------------------------------------
 
@@ -749,11 +804,12 @@ class Collection:
             if not files.fits_journal(self._state, self._changes, len(self), self.bytes_per_item):
                 self._changes = None
 
-    def _append(self, state: State) -> None:
+    def _append(self, state: State, attachments: dict[str, bytes]) -> None:
         """Save what changed."""
+        new = {name: data for name, data in attachments.items() if name not in self._attached}
         facts = self._facts() if self._facts_changed else None
-        self._state = files.append(state, self._changes or [], facts, self._rankers())
-        self._changes, self._facts_changed = [], False
+        self._state = files.append(state, self._changes or [], facts, self._rankers(), new)
+        self._changes, self._facts_changed, self._attached = [], False, attachments
 
     def _rankers(self) -> dict[str, Lazy]:
         return {str(version.number): ranker for version, ranker in self._versions if ranker is not None}
@@ -826,17 +882,19 @@ def _scale(queries: Any, n_bits: int, sign_bits: bool) -> tuple[npt.NDArray[Any]
 
 def _replay(stored: Stored) -> tuple[Index, ItemIds]:
     """Items and ids of a folder, with the changes of its journal."""
-    index, named = stored.index, stored.facts["ids"] == "names"
-    ids: ItemIds = Numbers(None if stored.ids is None else np.asarray(stored.ids))
-    if named:
-        table = np.empty(len(stored.ids or ()), object)
+    index = stored.index
+    if isinstance(stored.ids, list):
+        table = np.empty(len(stored.ids), object)
         table[:] = stored.ids
-        ids = Names(table)
+        ids: ItemIds = Names(table)
+    else:
+        ids = Numbers(stored.ids)
     for change in stored.changes:
         if change.codes is None:
             index.remove(change.numbers)
             ids = ids.remove(change.numbers)
         else:
-            ids, numbers = ids.add(change.names if named else change.numbers, len(change.numbers), index)
+            more = change.numbers if change.names is None else change.names
+            ids, numbers = ids.add(more, len(change.numbers), index)
             index.add(change.codes, numbers)
     return index, ids

@@ -35,7 +35,8 @@ VERSION = 1
 META = "collection.json"
 # Names of the files of a collection, including those that a crash leaves behind.
 _FILES = re.compile(
-    r"\.?(index|hasher|ranker|ids|journal)-[0-9a-f]{16}[a-z0-9.]*|\.collection\.json\.[0-9a-f]{16}\.tmp"
+    r"\.?(index|hasher|ranker|ids|attachment|journal)-[0-9a-f]{16}[a-z0-9.]*|\.collection\.json\.[0-9a-f]{16}\.tmp"
+    r"|records-[0-9a-f]{16}\.jsonl|store\.json"  # of a store from before there was a `Collection`
 )
 _HEADER = struct.Struct("<4sQQ")  # magic, length and checksum of a record
 _MAGIC = b"bitj"
@@ -85,6 +86,7 @@ class Stored:
     hasher: bytes | None
     rankers: dict[str, bytes] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    attachments: dict[str, bytes] = field(default_factory=dict)
 
 
 def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool) -> State:
@@ -100,7 +102,8 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
             contents: dict[str, tuple[str, bytes]] = {}
             if stored.hasher is not None:
                 contents["hasher"] = f"hasher-{token}.npz", stored.hasher
-            contents |= {f"ranker {number}": (_ranker_file(), data) for number, data in stored.rankers.items()}
+            contents |= {f"ranker {number}": (_new_file("ranker"), data) for number, data in stored.rankers.items()}
+            contents |= {f"attachment {name}": (_new_file("attachment"), d) for name, d in stored.attachments.items()}
             if stored.ids is not None:
                 contents["ids"] = _ids_file(token, stored.ids)
             for name, (file_name, data) in contents.items():
@@ -118,17 +121,25 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
     return State(folder, token, 0, frozenset(stored.rankers))
 
 
-def append(state: State, changes: list[Change], facts: dict[str, Any] | None, rankers: dict[str, Lazy]) -> State:
-    """Append one record to the journal: changes of items and, where they changed, the facts with new rankers."""
+def append(
+    state: State,
+    changes: list[Change],
+    facts: dict[str, Any] | None,
+    rankers: dict[str, Lazy],
+    attachments: dict[str, bytes],
+) -> State:
+    """Append one record to the journal: changes of items, new attachments, and changed facts with new rankers."""
     folder, entries = state.folder, dict[str, Any]()
     with locked(folder):
         _check_state(folder, state, False)
-        if facts is None and not changes:
+        if facts is None and not changes and not attachments:
             return state
         new = {} if facts is None else {number: rankers[number] for number in rankers.keys() - state.rankers}
         for number, ranker in new.items():
-            entries[f"ranker {number}"] = _write_file(folder / _ranker_file(), ranker.data())
-        if new:
+            entries[f"ranker {number}"] = _write_file(folder / _new_file("ranker"), ranker.data())
+        for name, data in attachments.items():
+            entries[f"attachment {name}"] = _write_file(folder / _new_file("attachment"), data)
+        if entries:
             sync(folder)
         record = {"changes": [change.names for change in changes], "facts": facts, "files": entries}
         arrays: Arrays = {f"numbers{place}": change.numbers for place, change in enumerate(changes)}
@@ -193,6 +204,8 @@ def _read(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Stored, State
             stored.hasher = _read_file(folder, entry)
         elif name in versions:
             stored.rankers[name.removeprefix("ranker ")] = _read_file(folder, entry)
+        elif name.startswith("attachment "):
+            stored.attachments[name.removeprefix("attachment ")] = _read_file(folder, entry)
     return stored, State(folder, token, size, frozenset(stored.rankers))
 
 
@@ -283,8 +296,8 @@ def _read_ids(file: Path, data: bytes) -> npt.NDArray[Any] | list[Any]:
     return out  # type: ignore[no-any-return]
 
 
-def _ranker_file() -> str:
-    return f"ranker-{secrets.token_hex(8)}.npz"
+def _new_file(kind: str) -> str:
+    return f"{kind}-{secrets.token_hex(8)}.{'npz' if kind == 'ranker' else 'bin'}"
 
 
 def _write_file(file: Path, data: bytes) -> dict[str, Any]:

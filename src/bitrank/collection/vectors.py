@@ -15,14 +15,17 @@ Matrix = npt.NDArray[Any]
 
 
 class GivenVectors:
-    """Arrays of vectors, each with the numbers of its items in the index; every change makes a new one."""
+    """Arrays of vectors, each with the numbers of its items in the index; every change makes a new one.
+
+    Without those of the first items, later ones are of no use, and are not kept.
+    """
 
     def __init__(self, parts: tuple[tuple[Ids, Matrix], ...] = ()) -> None:
         self._parts = parts
 
     def add(self, numbers: Ids, vectors: Matrix | None) -> Self:
         """With the vectors of more items."""
-        return self if vectors is None else type(self)((*self._parts, (numbers, vectors)))
+        return self if vectors is None or not self._parts else type(self)((*self._parts, (numbers, vectors)))
 
     def remove(self, numbers: Ids) -> Self:
         """Without some items; another item may later have the number of one of them."""

@@ -4,14 +4,15 @@ Needs the extra `bitrank[haystack]`.
 """
 
 import os
-from dataclasses import replace
+from dataclasses import replace as changed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bitrank.collection import Collection
 from bitrank.core.checks import check_count
 from bitrank.core.lazy import import_extra
-from bitrank.integrations.encoding import Encoder
-from bitrank.integrations.records import META, Records
+from bitrank.integrations.documents import Documents
 
 import_extra("haystack", "haystack")
 
@@ -51,13 +52,14 @@ class BitrankDocumentStore:
 
     def __init__(self, path: str | None = None, *, ranker: str | None = None, hasher: str | None = None) -> None:
         self.path, self.ranker, self.hasher = path, ranker, hasher
-        encoder = Encoder(hasher, ranker)
-        self._records: Records[Document] = Records(encoder)
-        if path is not None and (Path(path) / META).exists():
-            self._records = Records.load(path, Document.from_dict)
-            if hasher is not None or ranker is not None:
-                saved = self._records.encoder
-                self._records.encoder = Encoder(encoder.hasher or saved.hasher, encoder.ranker or saved.ranker)
+        exists = path is not None and any((Path(path) / name).exists() for name in ("collection.json", "store.json"))
+        to_json = partial(Document.to_dict, flatten=False)
+        self._documents = Documents(hasher, ranker, path if exists else None, to_json, Document.from_dict)
+
+    @property
+    def collection(self) -> Collection:
+        """What searches and learns; another one from the first embedding on, where nothing was given or read."""
+        return self._documents.collection
 
     def to_dict(self) -> dict[str, Any]:
         """Serialise the parameters; the documents are in the folder that `save` writes."""
@@ -70,20 +72,20 @@ class BitrankDocumentStore:
         store: BitrankDocumentStore = default_from_dict(cls, data)
         return store
 
-    def save(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Write all documents and codes to a folder, by default that of the store; metadata must be JSON values."""
+    def save(self, path: str | os.PathLike[str] | None = None, *, replace: bool = False) -> None:
+        """Write all to a folder, by default that of the store, as `Collection.save` does; metadata must be JSON."""
         target = self.path if path is None else path
         if target is None:
             raise ValueError("path must be the folder to write for a store without one, got None")
-        self._records.save(target, lambda document: document.to_dict(flatten=False))
+        self._documents.save(target, replace=replace)
 
     def count_documents(self) -> int:
         """Count all documents."""
-        return len(self._records)
+        return len(self._documents.records)
 
     def filter_documents(self, filters: Filters | None = None) -> list[Document]:
         """Return the documents that match a filter, without embeddings."""
-        return [replace(document, meta=dict(document.meta)) for document in self._matching(filters)]
+        return [changed(document, meta=dict(document.meta)) for document in self._matching(filters)]
 
     def count_documents_by_filter(self, filters: Filters) -> int:
         """Count the documents that match a filter."""
@@ -94,52 +96,48 @@ class BitrankDocumentStore:
         if not isinstance(documents, list) or any(not isinstance(document, Document) for document in documents):
             raise ValueError(f"documents must be a list of Documents, got {documents!r:.80}")
         if policy in (DuplicatePolicy.NONE, DuplicatePolicy.FAIL):
-            known = [document.id for document in documents if document.id in self._records]
+            known = [document.id for document in documents if document.id in self._documents.records]
             if known:
                 raise DuplicateDocumentError(f"ID '{known[0]}' already exists.")
         if policy == DuplicatePolicy.SKIP:
-            documents = [document for document in documents if document.id not in self._records]
-        self._records.put(
+            documents = [document for document in documents if document.id not in self._documents.records]
+        self._documents.put(
             [document.id for document in documents],
-            [replace(document, embedding=None, meta=dict(document.meta)) for document in documents],
+            [changed(document, embedding=None, meta=dict(document.meta)) for document in documents],
             [document.embedding for document in documents],
         )
         return len(documents)
 
     def delete_documents(self, document_ids: list[str]) -> None:
         """Delete documents by id; unknown ids are passed over."""
-        self._records.drop(document_ids)
+        self._documents.drop(document_ids)
 
     def delete_all_documents(self) -> None:
         """Delete all documents."""
-        self._records.drop([document_id for document_id, _ in self._records.items()])
+        self._documents.drop(list(self._documents.records))
 
     def delete_by_filter(self, filters: Filters) -> int:
         """Delete the documents that match a filter, and return how many."""
         ids = [document.id for document in self._matching(filters)]
-        self._records.drop(ids)
+        self._documents.drop(ids)
         return len(ids)
 
     def update_by_filter(self, filters: Filters, meta: dict[str, Any]) -> int:
         """Add metadata to the documents that match a filter, and return how many."""
         documents = self._matching(filters)
-        self._records.revise({d.id: replace(d, meta={**d.meta, **meta}) for d in documents})
+        self._documents.revise({d.id: changed(d, meta={**d.meta, **meta}) for d in documents})
         return len(documents)
 
     def embedding_retrieval(
         self, query_embedding: list[float], filters: Filters | None = None, top_k: int = 10
     ) -> list[Document]:
-        """Find the documents nearest to an embedding; their scores are similarities from 0 to 1."""
+        """Find the documents nearest to an embedding; their scores are those of `Collection.similarity`."""
         wanted = [document.id for document in self._matching(filters)] if filters else None
-        hits = self._records.search(query_embedding, top_k, wanted)
-        documents = self._records.get([hit.id for hit in hits])
-        return [
-            replace(document, score=hit.score, meta=dict(document.meta))
-            for hit, document in zip(hits, documents, strict=True)
-        ]
+        hits = self._documents.search(query_embedding, top_k, wanted)
+        return [changed(document, score=score, meta=dict(document.meta)) for _, document, score in hits]
 
     def _matching(self, filters: Filters | None) -> list[Document]:
-        documents = [document for _, document in self._records.items()]
+        documents = list(self._documents.records.values())
         if not filters:
             return documents
         if "operator" not in filters:
@@ -189,7 +187,7 @@ class BitrankEmbeddingRetriever:
         """Serialise the component."""
         data: dict[str, Any] = default_to_dict(
             self,
-            document_store=self.document_store.to_dict(),
+            document_store=self.document_store,
             filters=self.filters,
             top_k=self.top_k,
             filter_policy=self.filter_policy.value,
@@ -199,9 +197,9 @@ class BitrankEmbeddingRetriever:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "BitrankEmbeddingRetriever":
         """Make the component from its serialised form."""
-        params = dict(data["init_parameters"])
-        params["document_store"] = BitrankDocumentStore.from_dict(params["document_store"])
-        params["filter_policy"] = FilterPolicy.from_str(params["filter_policy"])
+        params = data["init_parameters"] | {
+            "filter_policy": FilterPolicy.from_str(data["init_parameters"]["filter_policy"])
+        }
         retriever: BitrankEmbeddingRetriever = default_from_dict(cls, {**data, "init_parameters": params})
         return retriever
 

@@ -10,19 +10,15 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
-from bitrank.core.codes import signs
+from bitrank.collection import Collection
 from bitrank.core.lazy import import_extra
-from bitrank.hashing.hasher import Hasher
-from bitrank.integrations.encoding import Encoder, Path
-from bitrank.integrations.records import Records
-from bitrank.ranking import Ranker
+from bitrank.integrations.documents import AnyHasher, AnyRanker, Documents
 
 import_extra("langchain_core", "langchain")
 
 from langchain_core.documents import Document  # noqa: E402
 from langchain_core.embeddings import Embeddings  # noqa: E402
 from langchain_core.vectorstores import VectorStore  # noqa: E402
-from langchain_core.vectorstores.utils import maximal_marginal_relevance  # noqa: E402
 
 Filter = dict[str, Any] | Callable[[Document], bool] | None
 
@@ -30,7 +26,7 @@ Filter = dict[str, Any] | Callable[[Document], bool] | None
 class BitrankVectorStore(VectorStore):
     """Documents by the codes of their embeddings, searched by weighted Hamming distance.
 
-    Scores are similarities from 0 to 1, higher for nearer documents.
+    Scores are those of `bitrank.Collection.similarity`: for sign bits, the estimated cosine.
 
     Parameters
     ----------
@@ -51,19 +47,22 @@ class BitrankVectorStore(VectorStore):
     [Document(id='2', metadata={'legs': 4}, page_content='a dog')]
     """
 
-    def __init__(
-        self, embedding: Embeddings, *, ranker: Ranker | Path | None = None, hasher: Hasher | Path | None = None
-    ) -> None:
+    def __init__(self, embedding: Embeddings, *, ranker: AnyRanker = None, hasher: AnyHasher = None) -> None:
         self._embedding = embedding
-        self._records: Records[dict[str, Any]] = Records(Encoder(hasher, ranker))
+        self._documents = Documents(hasher, ranker)
 
     @property
     def embeddings(self) -> Embeddings:
         """The model."""
         return self._embedding
 
+    @property
+    def collection(self) -> Collection:
+        """What searches and learns; another one from the first text on, where neither hasher nor ranker was given."""
+        return self._documents.collection
+
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._documents.records)
 
     def add_texts(
         self,
@@ -84,17 +83,18 @@ class BitrankVectorStore(VectorStore):
             for text, metadata in zip(contents, metadatas or [{}] * len(contents), strict=True)
         ]
         if contents:
-            self._records.put(names, records, self._embedding.embed_documents(contents))
+            self._documents.put(names, records, self._embedding.embed_documents(contents))
         return names
 
     def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
         """Delete documents by id, or all of them; unknown ids are passed over."""
-        self._records.drop([i for i, _ in self._records.items()] if ids is None else ids)
+        self._documents.drop(list(self._documents.records) if ids is None else ids)
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents of those ids that exist."""
-        return [_document(text_id, *self._records.get([text_id])) for text_id in ids if text_id in self._records]
+        records = self._documents.records
+        return [_document(text_id, records[text_id]) for text_id in ids if text_id in records]
 
     def similarity_search_with_score_by_vector(
         self,
@@ -107,18 +107,12 @@ class BitrankVectorStore(VectorStore):
 
         `filter` is a function of a document, or a dict of metadata that documents must have.
         """
-        hits = self._records.search(embedding, k, self._wanted(filter))
-        return [(_document(hit.id, *self._records.get([hit.id])), hit.score) for hit in hits]
+        hits = self._documents.search(embedding, k, self._wanted(filter))
+        return [(_document(text_id, record), score) for text_id, record, score in hits]
 
     def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:
         """Find the k documents nearest to a text, with their similarities."""
         return self.similarity_search_with_score_by_vector(self._embedding.embed_query(query), k, **kwargs)
-
-    async def asimilarity_search_with_score(
-        self, query: str, k: int = 4, **kwargs: Any
-    ) -> list[tuple[Document, float]]:
-        """Find the k documents nearest to a text, embedded asynchronously."""
-        return self.similarity_search_with_score_by_vector(await self._embedding.aembed_query(query), k, **kwargs)
 
     def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
         """Find the k documents nearest to an embedding."""
@@ -128,23 +122,12 @@ class BitrankVectorStore(VectorStore):
         """Find the k documents nearest to a text."""
         return [document for document, _ in self.similarity_search_with_score(query, k, **kwargs)]
 
-    async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Find the k documents nearest to a text, embedded asynchronously."""
-        return [document for document, _ in await self.asimilarity_search_with_score(query, k, **kwargs)]
-
     def max_marginal_relevance_search_by_vector(
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
-        """Find k documents near to an embedding and unlike each other, compared by the signs of their bits."""
-        found = self.similarity_search_by_vector(embedding, fetch_k, **kwargs)
-        if not found:
-            return []
-        index, codes = self._records.index, self._records.codes([str(document.id) for document in found])
-        assert index is not None
-        query = self._records.encoder.queries([embedding], index)
-        vector = signs(query.codes, index.n_bits) * query.weights
-        order = maximal_marginal_relevance(vector[0], list(signs(codes, index.n_bits)), lambda_mult, k)
-        return [found[place] for place in order]
+        """Find k documents near to an embedding and unlike each other, compared by their codes."""
+        hits = self._documents.diverse(embedding, k, fetch_k, lambda_mult, self._wanted(kwargs.get("filter")))
+        return [_document(text_id, record) for text_id, record, _ in hits]
 
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
@@ -154,7 +137,7 @@ class BitrankVectorStore(VectorStore):
         return self.max_marginal_relevance_search_by_vector(embedding, k, fetch_k, lambda_mult, **kwargs)
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        return lambda score: score
+        return lambda score: min(max((1 + score) / 2, 0), 1)
 
     @classmethod
     def from_texts(
@@ -171,31 +154,26 @@ class BitrankVectorStore(VectorStore):
         store.add_texts(texts, metadatas, ids=ids)
         return store
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write documents, codes, hasher and ranker to a folder; metadata must be JSON values."""
-        self._records.save(path)
+    def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        """Write all to a folder, as `Collection.save` does; metadata must be JSON values."""
+        self._documents.save(path, replace=replace)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], embedding: Embeddings, *, ranker: Ranker | Path | None = None) -> Self:
-        """Read a store that `save` wrote; a ranker takes the place of the saved one."""
+    def load(cls, path: str | os.PathLike[str], embedding: Embeddings, *, ranker: AnyRanker = None) -> Self:
+        """Read a store that `save` wrote; a ranker takes the place of the one in use."""
         store = cls(embedding)
-        store._records = Records.load(path)
-        if ranker is not None:
-            store._records.encoder = Encoder(store._records.encoder.hasher, ranker)
+        store._documents = Documents(ranker=ranker, path=path)
         return store
 
     def _wanted(self, condition: Filter) -> list[str] | None:
         if condition is None:
             return None
-        if isinstance(condition, dict):
-            return [i for i, record in self._records.items() if _matches(record["metadata"], condition)]
-        if not callable(condition):
+        items = self._documents.items()
+        if callable(condition):
+            return [text_id for text_id, record in items if condition(_document(text_id, record))]
+        if not isinstance(condition, dict):
             raise ValueError(f"filter must be a function of a document or a dict of metadata, got {condition!r}")
-        return [text_id for text_id, record in self._records.items() if condition(_document(text_id, record))]
-
-
-def _matches(metadata: dict[str, Any], condition: dict[str, Any]) -> bool:
-    return all(name in metadata and metadata[name] == value for name, value in condition.items())
+        return [text_id for text_id, record in items if condition.items() <= record["metadata"].items()]
 
 
 def _document(text_id: str, record: dict[str, Any]) -> Document:
