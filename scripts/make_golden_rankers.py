@@ -1,4 +1,4 @@
-"""Write the golden files of hashers, rankers, record stores and reports to tests/golden.
+"""Write the golden files of hashers, rankers and reports to tests/golden.
 
 A file of each class with its answers, and what the gate said in thirty seeded fits. Keep the files of a format once it
 was released; write them anew only when a change of what is learned is meant: `python scripts/make_golden_rankers.py`.
@@ -16,13 +16,10 @@ import numpy as np
 
 from bitrank.core.codes import pack
 from bitrank.core.types import Queries
-from bitrank.hashing import HASHERS, ITQ, hasher_class
-from bitrank.integrations.encoding import Encoder
-from bitrank.integrations.records import Records
-from bitrank.ranking import RANKERS, QueryVectorRanker, Ranker, ranker_class
+from bitrank.hashing import HASHERS, hasher_class
+from bitrank.ranking import RANKERS, Ranker, ranker_class
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
-STORES = ("store-langchain-v1", "store-haystack-v1")
 N_BITS = 13
 SMALL = {"n_anchors": 12, "n_steps": 8, "n_hidden": 4, "n_pairs": 60, "n_rows": 40, "n_sweeps": 1, "n_quadruplets": 300}
 Data = tuple[Any, Any, Any, Any]
@@ -101,35 +98,9 @@ def fit(case: Fit) -> Ranker:
     return ranker
 
 
-def make_stores() -> None:
-    """A store as LangChain's has it, with hasher and ranker, and one as Haystack's has it, with neither."""
-    X = vectors()
-    hasher = ITQ(n_bits=5, random_state=0).fit(X)
-    ranker = QueryVectorRanker(n_steps=8, n_hidden=4, random_state=0).fit(
-        hasher.transform(X), np.arange(60) % 3, queries=hasher.project(X), features=X
-    )
-    records: Records[Any] = Records(Encoder(hasher, ranker))
-    texts = [{"text": f"text {row}", "metadata": {"group": row % 3}} for row in range(20)]
-    records.put([f"t{row}" for row in range(20)], texts, list(X[:20]))
-    records.save(GOLDEN / "store-langchain-v1")
-    records = Records(Encoder())
-    documents = [
-        {"id": f"d{row}", "content": f"text {row}", "meta": {"group": row % 3}, "blob": None, "score": None}
-        for row in range(6)
-    ]
-    records.put([f"d{row}" for row in range(6)], documents, [*X[:5], None])
-    records.save(GOLDEN / "store-haystack-v1")
-
-
-def hits(name: str) -> list[list[tuple[str, float]]]:
-    """What a golden store finds for some vectors."""
-    records: Records[Any] = Records.load(GOLDEN / name)
-    return [list(map(tuple, records.search(x, 5))) for x in vectors()[20:26]]
-
-
 def main() -> None:
     """Write all files."""
-    for folder in ("hashers-v1", "rankers-v1", *STORES):
+    for folder in ("hashers-v1", "rankers-v1"):
         shutil.rmtree(GOLDEN / folder, ignore_errors=True)
         (GOLDEN / folder).mkdir()
     X, y = vectors(), np.arange(60) % 3
@@ -145,8 +116,6 @@ def main() -> None:
         ranker.save(GOLDEN / "rankers-v1" / f"{name}.npz")
         answers |= {f"{name}-{key}": array for key, array in answers_of(ranker).items()}
     np.savez_compressed(GOLDEN / "rankers-v1-answers.npz", **answers)
-    make_stores()
-    (GOLDEN / "stores-v1.json").write_text(json.dumps({name: hits(name) for name in STORES}) + "\n")
     reports = {name: as_table(fit(case).report_) for name, case in fits().items()}
     lines = [f"{json.dumps(name)}: {json.dumps(report, separators=(',', ':'))}" for name, report in reports.items()]
     (GOLDEN / "reports.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -199,6 +199,8 @@ class Collection:
         checked, width = check_any_rows(array, n_bits)
         n_dimensions = None
         if hasher is not None:
+            if not hasattr(hasher, "n_bits_"):
+                raise ValueError(f"hasher must be a fitted Hasher, got {hasher!r:.60}")
             hasher.check_codes(checked)
             n_dimensions = int(hasher.n_features_in_)
         index = Index(n_bits=width)
@@ -430,7 +432,7 @@ class Collection:
         >>> from bitrank import AsymmetricRanker
         >>> collection = Collection.from_codes([[3], [12]])
         >>> collection.use(AsymmetricRanker().fit(np.uint8([[3], [12]])))
-        Version(number=1, kind='elsewhere', ranker='AsymmetricRanker', blend=1.0, facts={})
+        Version(number=1, kind='elsewhere', ranker='AsymmetricRanker', blend=0.0, facts={})
         """
         n_bits = getattr(ranker, "n_bits_", None)
         if n_bits is None:

@@ -1,1 +1,1 @@
-"""bitrank in other people's frameworks, one module per framework: LangChain, Haystack and MTEB. All are extras."""
+"""bitrank in other people's frameworks: LangChain, LlamaIndex, Haystack and MTEB, one module each. All are extras."""

@@ -164,8 +164,8 @@ class BitrankEmbeddingRetriever:
     >>> store.write_documents([Document(content="a cat", embedding=[0.5, -1.0, 0.25])])
     1
     >>> retriever = BitrankEmbeddingRetriever(store, top_k=3)
-    >>> retriever.run(query_embedding=[0.5, -1.0, 0.25])["documents"][0].score
-    1.0
+    >>> retriever.run(query_embedding=[0.5, -1.0, 0.25])["documents"][0].content
+    'a cat'
     """
 
     def __init__(

@@ -35,8 +35,9 @@ class BitrankSearchIndex:
     >>> import numpy as np
     >>> index = BitrankSearchIndex()
     >>> index.add_documents(np.array([[0.5, -1.0, 0.25], [-0.5, 1.0, 0.25]]), ["a", "b"])
-    >>> index.search(np.array([[-1.0, 2.0, -1.0]]), top_k=1)
-    ([[0.75]], [[1]])
+    >>> scores, places = index.search(np.array([[-1.0, 2.0, -1.0]]), top_k=2)
+    >>> places
+    [[1, 0]]
     """
 
     def __init__(self, ranker: AnyRanker = None, hasher: AnyHasher = None) -> None:
