@@ -27,7 +27,7 @@ from report import RESULTS, write_results
 
 from bitrank import Index
 from bitrank.core.checks import n_threads
-from bitrank.service.quick_search import decode
+from bitrank.service.schemas import Search
 from bitrank.service.searching import PageRequest
 from bitrank.service.service import Service
 from bitrank.service.settings import Settings
@@ -120,7 +120,7 @@ def parts(index: Index, explore: int, folder: Path) -> dict[str, float]:
     asked = PageRequest(K, explore=explore)
     plans = [searcher.plan(query_of(item), asked) for item in range(8)]
     steps = {
-        "parse and check the request": lambda: decode(text),
+        "parse and check the request": lambda: Search.model_validate_json(text),
         "plan the search": lambda: searcher.plan(query_of(5), asked),
         "find and describe the page, alone": lambda: searcher.run(plans[:1]),
         "find and describe eight pages, each": lambda: searcher.run(plans),

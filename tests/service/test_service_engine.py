@@ -110,7 +110,7 @@ def requests_of(client):
     token = client.post("/search", json={"item": 8}).json()["page_token"]
     return [
         ("GET", "/healthz", None),
-        ("POST", "/search", {"code": CODES[3].tobytes().hex()}),  # the short way
+        ("POST", "/search", {"code": CODES[3].tobytes().hex()}),
         ("POST", "/search", {"item": 8}),
         ("POST", "/search", {"item": 11, "chosen": [14]}),
         ("GET", "/items/8", None),

@@ -182,7 +182,7 @@ def test_pipelined_requests_are_answered_in_order(client):
 
 def test_all_forms_of_a_search_get_the_same_answer(client):
     body = {"item": 7, "k": 9, "explore": 0}
-    expected = client.post("/search?profile=default", json=body).json()["results"]  # the routes, not the short way
+    expected = client.post("/search?profile=default", json=body).json()["results"]
     content = json.dumps(body).encode()
     start = b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     pieces = b"%x\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (5, content[:5], len(content) - 5, content[5:])
@@ -210,9 +210,49 @@ def test_all_forms_of_a_search_get_the_same_answer(client):
             assert (status, json.loads(answer)["results"]) == (200, expected)
 
 
-def test_answers_on_the_short_way_carry_all_headers(client):
-    quick, routed = client.post("/search", json={"item": 1}), client.post("/search?profile=default", json={"item": 1})
-    names = {"content-security-policy", "x-content-type-options", "content-type", "date", "x-frame-options"}
-    for name in names:
-        assert quick.headers[name] or routed.headers[name]
-        assert name == "date" or quick.headers[name] == routed.headers[name]
+def test_all_answers_carry_the_same_headers(client):
+    search, routed = client.post("/search", json={"item": 1}), client.get("/items/1")
+    for name in ("content-security-policy", "x-content-type-options", "content-type", "date", "x-frame-options"):
+        assert search.headers[name]
+        assert name == "date" or search.headers[name] == routed.headers[name]
+
+
+def test_an_answer_without_a_body_is_sent_at_once(client):
+    with connect(client) as opened:
+        for method, path in (("HEAD", "/"), ("DELETE", "/items/1")):
+            opened.sendall(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            received = b""
+            while b"\r\n\r\n" not in received:
+                received += opened.recv(65536)
+            assert received.startswith((b"HTTP/1.1 204", b"HTTP/1.1 405")), received
+        opened.sendall(post({"item": 2}))
+        assert read_answers(opened, 1)[0][0] == 200
+
+
+def test_a_client_that_asks_first_is_told_to_go_on(client):
+    with connect(client) as opened:
+        head, _, body = post({"item": 2}, "expect: 100-continue").partition(b"\r\n\r\n")
+        opened.sendall(head + b"\r\n\r\n")
+        assert opened.recv(65536).startswith(b"HTTP/1.1 100 Continue")
+        opened.sendall(body)
+        assert read_answers(opened, 1)[0][0] == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/search?profile=hamming", "/search?profile=", "/search?profile=a%20b", "/search?x=1"]
+)
+def test_the_address_of_a_search_may_name_its_profile(client, path):
+    answer = client.post(path, json={"item": 1, "profile": "default"})
+    if "=hamming" in path or "x=1" in path:
+        assert answer.json()["profile"] == ("hamming" if "hamming" in path else "default")
+    else:
+        assert (answer.status_code, "profile" in answer.json()["detail"]) == (422, True)
+
+
+def test_the_openapi_document_describes_searches(client):
+    described = client.get("/openapi.json").json()["paths"]["/search"]["post"]
+    body = described["requestBody"]["content"]["application/json"]["schema"]
+    assert body["$ref"].endswith("/Search")
+    assert described["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/Results")
+    assert [parameter["name"] for parameter in described["parameters"]] == ["profile"]
+    assert client.get("/search").status_code == 405

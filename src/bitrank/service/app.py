@@ -14,13 +14,13 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.middleware.exceptions import ExceptionMiddleware
 
 import bitrank
 from bitrank.service.access_log import AccessLog
-from bitrank.service.asgi import FAILED, App, Receive, Scope, Send, unreachable
+from bitrank.service.asgi import FAILED, App, Receive, Scope, Send
 from bitrank.service.engine_index import UnreachableEngineError
-from bitrank.service.metrics import Gauge, Metrics, Observed, Observer
-from bitrank.service.quick_search import QuickSearch
+from bitrank.service.metrics import Gauge, Metrics, Observed
 from bitrank.service.routes import items, profiles, search
 from bitrank.service.routes.problems import PROBLEMS
 from bitrank.service.security import Guard
@@ -30,20 +30,10 @@ from bitrank.service.store.database import UnknownOutcomeError
 HERE = Path(__file__).parent
 # A database that is locked, full, gone or too busy, before a commit: the transaction was rolled back.
 UNAVAILABLE = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError)
+ERROR = "bitrank.error"  # in the scope of a search that failed
 
 
-class Application:
-    """The ASGI application, and the short way of searches beside it."""
-
-    def __init__(self, app: App, quick_search: QuickSearch) -> None:
-        self._app, self.quick_search = app, quick_search
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await self._app(scope, receive, send)
-
-
-def create_app(service: Service) -> Application:
+def create_app(service: Service) -> App:
     """Create the application of a service, which it closes at shutdown."""
     settings = service.settings
     log = None if settings.access_log is None else AccessLog(settings.access_log)
@@ -74,11 +64,23 @@ def create_app(service: Service) -> Application:
         app.add_exception_handler(kind, _unavailable)
     app.add_exception_handler(UnknownOutcomeError, _unknown)
     app.add_exception_handler(UnreachableEngineError, _unreachable)
+    failed_search = ExceptionMiddleware(_raise, app.exception_handlers)
     app.add_exception_handler(Exception, _failed)
+    searches = search.Search(service)
+
+    async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass searches by the routes, which would take most of their time."""
+        if scope["type"] != "http" or scope["path"] != searches.path or scope["method"] != "POST":
+            await app(scope, receive, send)
+            return
+        try:
+            await searches(scope, receive, send)
+        except Exception as error:
+            scope[ERROR] = error
+            await failed_search(scope, receive, send)
+
     # Around the application, not within it, so that the answer to an error is guarded and counted like any other.
-    observer = Observer(metrics, service.clients, log)
-    guard = Guard(app, settings, service.clients)
-    return Application(Observed(guard, observer), QuickSearch(service, guard, observer))
+    return Observed(Guard(choose, settings, service.clients), metrics, service.clients, log)
 
 
 def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
@@ -152,8 +154,12 @@ def _describe(problem: dict[str, Any]) -> str:
     return f"{where}: {text}" if where else text
 
 
+async def _raise(scope: Scope, _: Receive, __: Send) -> None:
+    raise scope[ERROR]
+
+
 async def _failed(_: Request, __: Exception) -> Response:
-    return Response(FAILED, 500, media_type="application/json")
+    return JSONResponse({"detail": FAILED}, 500)
 
 
 async def _unknown(_: Request, error: Exception) -> Response:
@@ -165,7 +171,8 @@ async def _unknown(_: Request, error: Exception) -> Response:
 
 
 async def _unreachable(_: Request, error: Exception) -> Response:
-    return Response(unreachable(error), 503, {"retry-after": "1"}, "application/json")
+    detail = f"the engine cannot answer now, and nothing was changed by this request: {error!s:.200}"
+    return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-
-FAILED = b'{"detail":"the service failed; its log says more"}'
+FAILED = "the service failed; its log says more"
 
 
 def header(scope: Scope, name: bytes) -> bytes:
@@ -24,19 +24,18 @@ def header(scope: Scope, name: bytes) -> bytes:
     return b""
 
 
-def unreachable(error: Exception) -> bytes:
-    """Write the body of an answer that needs an engine which does not answer."""
-    detail = f"the engine cannot answer now, and nothing was changed by this request: {error!s:.200}"
-    return json.dumps({"detail": detail}).encode()
+async def answer(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
+    """Answer with JSON."""
+    head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def answer_problem(send: Send, status: int, detail: str) -> None:
     """Answer with what went wrong, as JSON."""
-    body = json.dumps({"detail": detail}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers = []
     if status == 401:
         headers.append((b"www-authenticate", b'Basic realm="bitrank", charset="UTF-8"'))
     if status in (429, 503):
         headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await answer(send, status, json.dumps({"detail": detail}).encode(), headers)

@@ -5,21 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from bitrank.service.searching import Plan
 
 MAX_TOGETHER = 32
 
-Done = Callable[[bytes | BaseException], None]
-
-
-class Answer(NamedTuple):
-    """An answer as bytes: status line, headers and body."""
-
-    status_line: bytes
-    headers: bytes
-    body: bytes
+Waiting = tuple[Plan, "asyncio.Future[bytes]"]
 
 
 class Batches:
@@ -41,38 +32,25 @@ class Batches:
         self, run: Callable[[list[Plan]], list[bytes]], is_long: Callable[[int], bool], executor: ThreadPoolExecutor
     ) -> None:
         self._run, self._is_long, self._executor = run, is_long, executor
-        self._waiting: list[tuple[Plan, Done]] = []
+        self._waiting: list[Waiting] = []
         self._scheduled = False
 
     async def answer(self, plan: Plan) -> bytes:
         """Run a search together with others that wait."""
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-        def done(result: bytes | BaseException) -> None:
-            if future.done():
-                return  # the client has gone
-            if isinstance(result, BaseException):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
-        self.submit(plan, done)
-        return await future
-
-    def submit(self, plan: Plan, done: Done) -> None:
-        """Run a search together with others that wait, and call `done` with its JSON or an error."""
-        self._waiting.append((plan, done))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+        self._waiting.append((plan, future))
         if not self._scheduled:
             self._scheduled = True
-            loop = asyncio.get_running_loop()
             loop.call_soon(self._start, loop)  # after all requests that have arrived by now
+        return await future
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         batch, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
         plans = [plan for plan, _ in batch]
         if self._is_long(len(plans)):
             running = loop.run_in_executor(self._executor, self._try, plans)
-            running.add_done_callback(lambda future: self._finish(loop, batch, future.result()))
+            running.add_done_callback(lambda done: self._finish(loop, batch, done.result()))
         else:
             self._finish(loop, batch, self._try(plans))
 
@@ -82,11 +60,14 @@ class Batches:
         except Exception as error:
             return error
 
-    def _finish(
-        self, loop: asyncio.AbstractEventLoop, batch: list[tuple[Plan, Done]], answers: list[bytes] | Exception
-    ) -> None:
-        for number, (_, done) in enumerate(batch):
-            done(answers if isinstance(answers, Exception) else answers[number])
+    def _finish(self, loop: asyncio.AbstractEventLoop, batch: list[Waiting], answers: list[bytes] | Exception) -> None:
+        for number, (_, future) in enumerate(batch):
+            if future.done():
+                continue  # the client has gone
+            if isinstance(answers, Exception):
+                future.set_exception(answers)
+            else:
+                future.set_result(answers[number])
         self._scheduled = bool(self._waiting)
         if self._scheduled:
             loop.call_soon(self._start, loop)

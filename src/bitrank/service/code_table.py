@@ -31,6 +31,12 @@ class CodeTable(NamedTuple):
         at = int(np.searchsorted(self.ids, item))
         return at < len(self.ids) and int(self.ids[at]) == item
 
+    def code_of(self, item: int) -> Codes | None:
+        """Look up the code of one item; None where the table has none."""
+        at = int(self.ids.searchsorted(item))
+        known = self.codes is not None and at < len(self.ids) and int(self.ids[at]) == item
+        return self.codes[at : at + 1] if self.codes is not None and known else None
+
     def codes_of(self, ids: Sequence[int] | Ids) -> Codes | None:
         """Look up codes; None where the table has none, or an item is not in it."""
         if self.codes is None or not len(self.ids):

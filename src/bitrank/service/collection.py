@@ -6,6 +6,7 @@ The store keeps the latter; `refresh` applies changes made by this process or by
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
 
 
-MAX_FRAGMENTS = 100_000
+Shown = tuple[str | None, str | None, msgspec.Raw]
+
+MAX_SHOWN = 100_000  # descriptions that are remembered
 MAX_TABLE_BYTES = 2**26
 
 
@@ -55,7 +58,7 @@ class Collection:
         self._source, self._items = source, items
         self._table = self._tabulate()
         self._added: dict[int, Description] = {}
-        self._fragments: dict[int, str] = {}
+        self._shown: dict[int, Shown] = {}
         self._applied, self._stale = 0, False
         self._refreshing = threading.Lock()
         self.refresh()
@@ -108,7 +111,8 @@ class Collection:
 
     def query_of_item(self, item: int) -> SearchQuery:
         """Make the query for items like an item."""
-        return SearchQuery(self.codes([item]), item)
+        code = self._table.code_of(item)
+        return SearchQuery(self.codes([item]) if code is None else code, item)
 
     def query_of_code(self, text: str) -> SearchQuery:
         """Make the query of a code in hex or base64."""
@@ -186,16 +190,17 @@ class Collection:
         base = self._source.items.descriptions(ids)
         return [_with_address(item, added.get(item, known)) for item, known in zip(ids, base, strict=True)]
 
-    def fragments(self, ids: list[int]) -> list[str]:
-        """Look up the descriptions of items as the members of a JSON object; those of recent items are remembered."""
-        known = self._fragments
+    def shown(self, ids: list[int]) -> list[Shown]:
+        """Look up descriptions with the payload as JSON; those of recent items are remembered."""
+        known = self._shown
+        with suppress(KeyError):
+            return [known[item] for item in ids]
         missing = [item for item in ids if item not in known]
-        if missing:
-            if len(known) + len(missing) > MAX_FRAGMENTS:
-                known, missing = {}, ids
-                self._fragments = known
-            for item, description in zip(missing, self.descriptions(missing), strict=True):
-                known[item] = msgspec.json.encode(description._asdict()).decode()[1:-1]
+        if len(known) + len(missing) > MAX_SHOWN:
+            known, missing = {}, ids
+            self._shown = known
+        for item, (title, image, payload) in zip(missing, self.descriptions(missing), strict=True):
+            known[item] = title, image, msgspec.Raw(msgspec.json.encode(payload))
         return [known[item] for item in ids]
 
     def picture(self, item: int) -> tuple[bytes, str] | None:
@@ -261,7 +266,7 @@ class Collection:
 
         # Descriptions come first and go last, so that a search never finds an item without one.
         self._added = self._added | added
-        self._fragments = {}
+        self._shown = {}
         new, replaced, removed = ~gone & ~known, ~gone & known, gone & known
         if replaced.any():
             self.index.update(ids[replaced], codes(replaced))
@@ -273,7 +278,7 @@ class Collection:
         self._table = self._table.changed(
             ids[replaced], codes(replaced), ids[removed], ids[new][order], codes(new)[order]
         )
-        self._added, self._fragments = added, {}
+        self._added, self._shown = added, {}
 
     def _tabulate(self) -> CodeTable:
         ids = self.index.ids

@@ -56,24 +56,11 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class Observer:
-    """Count every request and, where there is an access log, write a line about it."""
-
-    def __init__(self, metrics: Metrics, clients: Clients, log: AccessLog | None) -> None:
-        self._metrics, self._clients, self._log = metrics, clients, log
-
-    def saw(self, scope: Scope, route: str, status: int, n_bytes: int, seconds: float) -> None:
-        """Take note of one answered request."""
-        self._metrics.count_request(route, status, seconds)
-        if self._log is not None:
-            self._log.write(scope, self._clients.address(scope), route, status, n_bytes, seconds)
-
-
 class Observed:
-    """ASGI middleware: observe every request by the pattern of its route."""
+    """ASGI middleware: count every request by the pattern of its route; where there is an access log, write a line."""
 
-    def __init__(self, app: App, observer: Observer) -> None:
-        self._app, self._observer = app, observer
+    def __init__(self, app: App, metrics: Metrics, clients: Clients, log: AccessLog | None) -> None:
+        self._app, self._metrics, self._clients, self._log = app, metrics, clients, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on one request."""
@@ -93,8 +80,10 @@ class Observed:
             await self._app(scope, receive, watch)
         finally:
             # Only patterns are labels: a path that a client makes up must not start a new series.
-            route = getattr(scope.get("route"), "path", "other")
-            self._observer.saw(scope, route, status, n_bytes, time.perf_counter() - start)
+            route, seconds = getattr(scope.get("route"), "path", "other"), time.perf_counter() - start
+            self._metrics.count_request(route, status, seconds)
+            if self._log is not None:
+                self._log.write(scope, self._clients.address(scope), route, status, n_bytes, seconds)
 
 
 class _Gauges:

@@ -1,4 +1,4 @@
-"""`Protocol`: HTTP connections with limits and deadlines, and a short way for most searches.
+"""`Protocol`: HTTP connections with limits and deadlines.
 
 uvicorn's own protocol waits for ever for a header, a body or a reader, and keeps a header of any length. Here every
 connection has a deadline for what it does now; one sweep per second closes those that missed theirs.
@@ -13,28 +13,23 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from bitrank.service.batching import Answer
-
 MAX_HEADER = 32_768  # bytes of a request line and its headers, and of anything between two parts of a body or after it
 HEADER_TIMEOUT_S = 10.0
 BODY_TIMEOUT_S = 60.0
 WRITE_TIMEOUT_S = 30.0  # for a client that reads nothing
 IDLE_TIMEOUT_S = 60.0  # between two requests
-MAX_QUICK_BODY = 65_536
 _SWEEP_S = 1.0
 _NEVER = float("inf")
 
 
 class Protocol(HttpToolsProtocol):
-    """A connection. Its application is an `Application`, and names `quick_search`."""
+    """A connection."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.deadline = self.write_deadline = _NEVER
         self._n_bytes = 0  # since the header or a part of the body was complete
         self._in_header = True
-        self._quick: bytearray | None = None  # the body so far of a search that takes the short way
-        self._quick_search = self.config.app.quick_search  # type: ignore[union-attr]
 
     # Deadlines
 
@@ -109,73 +104,51 @@ class Protocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Take the short way with searches, and the usual one with everything else."""
+        """Start a request."""
         self._n_bytes, self._in_header = 0, False
         self.deadline = time.monotonic() + BODY_TIMEOUT_S
-        alone = self.cycle is None or self.cycle.response_complete
-        if alone and self.url == b"/search" and self.parser.get_method() == b"POST" and not self.expect_100_continue:
-            self._quick = bytearray()
-            return
         super().on_headers_complete()
+        self.cycle.transport = _Joined(self.transport, self.loop)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
-        """Keep the body of a search that takes the short way."""
+        """Take a part of a body."""
         self._n_bytes = 0
-        if self._quick is None:
-            super().on_body(body)
-            return
-        self._quick += body
-        if len(self._quick) > MAX_QUICK_BODY:
-            self._leave_short_way()
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Answer a search, or start on the usual way."""
-        self.deadline = _NEVER
-        self._n_bytes = 0
-        if self._quick is not None:
-            self.scope["method"], self.scope["path"], self.scope["query_string"] = "POST", "/search", b""
-            self.scope["raw_path"] = b"/search"
-            cycle = _QuickCycle(self)
-            if self._quick_search.start(self.scope, bytes(self._quick), cycle.answer):
-                self._quick, self.cycle = None, cycle  # type: ignore[assignment]
-                return
-            self._leave_short_way()
+        """Take as long as the answer needs."""
+        self.deadline, self._n_bytes = _NEVER, 0
         super().on_message_complete()
 
-    def _leave_short_way(self) -> None:
-        body, self._quick = bytes(self._quick or b""), None
-        super().on_headers_complete()
-        if body:
-            super().on_body(body)
 
+class _Joined:
+    """The transport of one answer, of which the head and the first part of the body leave in one call of the system."""
 
-class _QuickCycle:
-    """A request on the short way, as far as the connection must know it: requests behind it wait for its answer."""
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self.is_closing = transport.is_closing
+        self._held, self._sent = b"", False
 
-    def __init__(self, protocol: Protocol) -> None:
-        self._protocol = protocol
-        self.response_started = self.response_complete = self.disconnected = False
-        self.keep_alive = protocol.parser.should_keep_alive() and protocol.parser.get_http_version() != "1.0"
-        self.message_event = asyncio.Event()
-
-    def answer(self, answer: Answer) -> None:
-        """Write the whole answer."""
-        self.response_complete = True
-        protocol = self._protocol
-        transport = protocol.transport
-        if self.disconnected or transport.is_closing():
-            return
-        parts = [b"HTTP/1.1 ", answer.status_line, b"\r\n"]
-        for name, value in protocol.server_state.default_headers:
-            parts += [name, b": ", value, b"\r\n"]
-        if not self.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts += [answer.headers, b"content-length: %d\r\n\r\n" % len(answer.body), answer.body]
-        transport.write(b"".join(parts))
-        if self.keep_alive:
-            protocol.on_response_complete()
+    def write(self, data: bytes) -> None:
+        """Hold the first write until the second, which most often comes at once."""
+        if self._sent:
+            self._transport.write(data)
+        elif self._held:
+            self._held += data
+            self._flush()
         else:
-            transport.close()
+            self._held = data
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        """Close the connection after what was written."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if not self._sent:
+            self._sent = True
+            self._transport.write(self._held)
 
 
 def _refusal(status_line: bytes, detail: str) -> bytes:

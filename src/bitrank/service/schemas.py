@@ -44,8 +44,8 @@ class QueryBy(Request):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        kinds = [name for name in ("item", "code", "vector") if getattr(self, name) is not None]
-        if len(kinds) != 1:
+        if (self.item is None) + (self.code is None) + (self.vector is None) != 2:
+            kinds = [name for name in ("item", "code", "vector") if getattr(self, name) is not None]
             raise ValueError(f"give exactly one of item, code and vector, got {kinds or 'none'}")
         return self
 
@@ -61,12 +61,18 @@ class Search(QueryBy):
     explore: Annotated[int, Field(ge=0, le=MAX_K)] | None = Field(
         None, description="places for items from deeper ranks; null leaves it to the service"
     )
-    chosen: Annotated[list[Id], Field(max_length=MAX_CHOSEN)] = Field(
-        [], description="items chosen for this query so far; this answer adapts to them, and no other does"
+    chosen: Annotated[tuple[Id, ...], Field(max_length=MAX_CHOSEN)] = Field(
+        (), description="items chosen for this query so far; this answer adapts to them, and no other does"
     )
     continues: TokenText | None = Field(
         None, description="page token of the last answer to this query: both answers then count as one page"
     )
+
+
+class Address(Request):
+    """What the address of a search may say."""
+
+    profile: ProfileName
 
 
 class Result(BaseModel):

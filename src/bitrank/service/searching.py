@@ -165,12 +165,11 @@ class Searcher:
             queries = _stack([plans[at].queries for at in rows])
             n_wanted = max(plans[at].n_wanted for at in rows)
             results = self._collection.index.search(queries, n_wanted, threads=1)
-            for at, ids, item_distances in zip(rows, results.ids, results.distances, strict=True):
-                keep = ids >= 0
-                if plans[at].query.item is not None:
-                    keep &= ids != plans[at].query.item
-                n = plans[at].n_top
-                found[at] = ids[keep][:n], item_distances[keep][:n]
+            items = np.array([-1 if plans[at].query.item is None else plans[at].query.item for at in rows])
+            keep = (results.ids >= 0) & (results.ids != items[:, None])
+            for row, at in enumerate(rows):
+                kept = keep[row].nonzero()[0][: plans[at].n_top]
+                found[at] = results.ids[row, kept], results.distances[row, kept]
         return found
 
     def _explore(
@@ -216,16 +215,35 @@ class Searcher:
         version = plan.ranked_by if isinstance(plan.ranked_by, int) else None
         token = self._signer.sign(query, request.client, request.profile, version, ids, explored, plan.continued)
         values = item_distances.tolist()
-        rows = zip(ids, values, tie_ranks(values, explored), explored, self._collection.fragments(ids), strict=True)
-        results = ",".join(
-            f'{{"id":{item},"rank":{rank},"distance":{value},"tie":{tie},"explored":{_BOOLEANS[flag]},{fragment}}}'
-            for rank, (item, value, tie, flag, fragment) in enumerate(rows, 1)
-        )
-        item = "null" if query.item is None else query.item
-        took = round((time.perf_counter() - plan.start) * 1e3, 3)
-        head = f'{{"query":{{"code":"{query.code.tobytes().hex()}","item":{item}}},"profile":"{request.profile}"'
-        number = msgspec.json.encode(plan.version).decode()
-        return f'{head},"version":{number},"results":[{results}],"page_token":"{token}","took_ms":{took}}}'.encode()
+        places = zip(ids, values, tie_ranks(values, explored), explored, self._collection.shown(ids), strict=True)
+        page = {
+            "query": {"code": query.code.tobytes().hex(), "item": query.item},
+            "profile": request.profile,
+            "version": plan.version,
+            "results": [
+                _Result(item, rank, value, tie, flag, *shown)
+                for rank, (item, value, tie, flag, shown) in enumerate(places, 1)
+            ],
+            "page_token": token,
+            "took_ms": round((time.perf_counter() - plan.start) * 1e3, 3),
+        }
+        return _encode(page)
+
+
+class _Result(msgspec.Struct, gc=False):
+    """A result, as `schemas.Result` describes it."""
+
+    id: int
+    rank: int
+    distance: float
+    tie: int
+    explored: bool
+    title: str | None
+    image: str | None
+    payload: msgspec.Raw
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def _weighted(query: SearchQuery, weights: Weights) -> Queries:
@@ -253,7 +271,6 @@ def _stack(rows: list[Queries]) -> Queries:
 
 
 _NO_RESULTS = (np.empty(0, np.int64), np.empty(0, np.float32))
-_BOOLEANS = {False: "false", True: "true"}
 
 
 def tie_ranks(distances: list[float], explored: list[bool]) -> list[int]:

@@ -11,13 +11,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from bitrank.service.asgi import App, Message, Receive, Scope, Send, answer_problem
+from bitrank.service.asgi import FAILED, App, Message, Receive, Scope, Send, answer_problem
 from bitrank.service.clients import Clients
 from bitrank.service.settings import LOOPBACK, Settings
 
 logger = logging.getLogger("bitrank.service")
 
-REFUSAL = "bitrank.refusal"  # in the scope of a request that the guard has judged already
 READERS_MAY_POST = ("/search", "/search/image", "/feedback")
 MAX_BODY = 8 * 2**20
 MAX_CLIENTS = 10_000  # clients whose rate is remembered; the longest silent is forgotten first
@@ -56,26 +55,21 @@ class Guard:
             (b"cross-origin-resource-policy", b"same-origin"),
         ]
 
-        self.header_lines = b"".join(name + b": " + value + b"\r\n" for name, value in self._headers)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        too_large = False
+        started, too_large, size = 0, False, 0  # the status of the answer, once it has begun; bytes of the body
 
-        async def send_with_headers(message: Message) -> None:
+        async def guarded_send(message: Message) -> None:
+            nonlocal started
+            if too_large:
+                return  # the application's answer to the truncated body
             if message["type"] == "http.response.start":
+                started = message["status"]
                 message["headers"] = [*message.get("headers", []), *self._headers]
             await send(message)
-
-        refused = scope[REFUSAL] if REFUSAL in scope else self.refusal(scope)
-        if refused is not None:
-            await answer_problem(send_with_headers, *refused)
-            return
-
-        size = 0
 
         async def receive_within_limit() -> Message:
             nonlocal size, too_large
@@ -86,17 +80,12 @@ class Guard:
                 raise _BodyTooLargeError
             return message
 
-        started = 0  # the status of the answer, once it has begun
-
-        async def send_once(message: Message) -> None:
-            nonlocal started
-            if too_large:
-                return  # the application's answer to the truncated body
-            started = message.get("status", started)
-            await send_with_headers(message)
-
+        refused = self._refusal(scope)
+        if refused is not None:
+            await answer_problem(guarded_send, *refused)
+            return
         try:
-            await self._app(scope, receive_within_limit, send_once)
+            await self._app(scope, receive_within_limit, guarded_send)
         except _BodyTooLargeError:
             pass
         except Exception as error:
@@ -105,11 +94,12 @@ class Guard:
             else:
                 logger.exception("%s %s failed", scope["method"], scope["path"])
             if not started:
-                await answer_problem(send_with_headers, 500, "the service failed; its log says more")
+                await answer_problem(guarded_send, 500, FAILED)
         if too_large and not started:
-            await answer_problem(send_with_headers, 413, self._too_large())
+            too_large = False
+            await answer_problem(guarded_send, 413, self._too_large())
 
-    def refusal(self, scope: Scope) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Return the status and the reason that a request is refused with; None lets it pass."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "")

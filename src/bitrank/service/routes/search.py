@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Form, Query, Request, Response, UploadFile
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 
 from bitrank.clicks import LoggedPage
 from bitrank.service import schemas
-from bitrank.service.collection import SearchQuery
+from bitrank.service.asgi import Receive, Scope, Send, answer, header
+from bitrank.service.collection import Collection, SearchQuery
 from bitrank.service.metrics import Metrics
 from bitrank.service.routes.problems import PROBLEMS, refusals
 from bitrank.service.searching import PageRequest, Plan
@@ -21,34 +25,96 @@ KNOWN: dict[int | str, dict[str, Any]] = {200: {"model": schemas.Accepted, "desc
 ProfileQuery = Annotated[schemas.ProfileName | None, Query()]
 
 
+class Search:
+    """`POST /search` as an ASGI application: most searches need nothing but what is in memory, and leave no thread.
+
+    Parameters
+    ----------
+    service : Service
+    """
+
+    path = "/search"
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one search."""
+        scope["route"] = self
+        parts, more = [], True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            parts.append(message["body"])
+            more = message["more_body"]
+        body, profile = _read(scope, b"".join(parts))
+        service = self._service
+        asked = PageRequest(
+            body.k,
+            profile or body.profile or DEFAULT,
+            body.version,
+            body.explore,
+            body.chosen,
+            service.clients.of(scope),
+            body.continues,
+        )
+        if self._is_in_memory(body, asked):
+            with refusals():
+                plan = service.searcher.plan(query_of(service.collection, body), asked)
+        else:
+            plan = await in_thread(service, lambda: query_of(service.collection, body), asked)
+        await answer(send, 200, await service.batches.answer(plan))
+
+    def _is_in_memory(self, body: schemas.Search, asked: PageRequest) -> bool:
+        """Tell whether planning a search waits neither for the database nor for an engine or a hasher."""
+        service, collection = self._service, self._service.collection
+        if body.chosen or body.continues or not service.knows(asked.profile, asked.version):
+            return False
+        if body.item is not None:
+            return not collection.is_remote and collection.has(body.item)
+        return body.vector is None or collection.hasher_is_loaded
+
+
+async def in_thread(service: Service, make_query: Callable[[], SearchQuery], asked: PageRequest) -> Plan:
+    """Plan a search on a thread."""
+
+    def plan() -> Plan:
+        with refusals():
+            return service.searcher.plan(make_query(), asked)
+
+    return await asyncio.get_running_loop().run_in_executor(service.searchers, plan)
+
+
+def query_of(collection: Collection, body: schemas.QueryBy) -> SearchQuery:
+    """Make the query that a request asks for."""
+    if body.item is not None:
+        return collection.query_of_item(body.item)
+    if body.code is not None:
+        return collection.query_of_code(body.code)
+    return collection.query_of_vector(body.vector or [])
+
+
+def _read(scope: Scope, body: bytes) -> tuple[schemas.Search, str | None]:
+    """Read the body of a search and the profile that its address may name."""
+    kind = header(scope, b"content-type").partition(b";")[0].strip().lower()
+    is_json = kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json"))
+    try:
+        asked = schemas.Search.model_validate_json(body) if is_json else schemas.Search.model_validate(body)
+        values = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("profile")
+        return asked, None if values is None else schemas.Address(profile=values[-1]).profile
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from None
+
+
 def routes(service: Service, metrics: Metrics) -> APIRouter:
     """Create the routes of searches and feedback."""
     router = APIRouter(tags=["search"], responses=PROBLEMS)
     collection = service.collection
 
-    def query_of(body: schemas.QueryBy) -> SearchQuery:
-        if body.item is not None:
-            return collection.query_of_item(body.item)
-        if body.code is not None:
-            return collection.query_of_code(body.code)
-        return collection.query_of_vector(body.vector or [])
-
-    async def answer(make_query: Callable[[], SearchQuery], asked: PageRequest) -> Response:
-        def plan() -> Plan:
-            with refusals():
-                return service.searcher.plan(make_query(), asked)
-
-        planned = await asyncio.get_running_loop().run_in_executor(service.searchers, plan)
-        return Response(await service.batches.answer(planned), media_type="application/json")
-
     @router.post("/search", response_model=schemas.Results)
-    async def search(body: schemas.Search, request: Request, profile: ProfileQuery = None) -> Response:
-        """Find the items nearest to an item, a code or a vector."""
-        name = profile or body.profile or DEFAULT
-        asked = PageRequest(
-            body.k, name, body.version, body.explore, body.chosen, service.clients.of(request.scope), body.continues
-        )
-        return await answer(lambda: query_of(body), asked)
+    async def search(body: schemas.Search, profile: ProfileQuery = None) -> None:
+        """Find the items nearest to an item, a code or a vector."""  # `Search` answers; this describes it
 
     @router.post("/search/image", response_model=schemas.Results)
     async def search_image(
@@ -66,7 +132,8 @@ def routes(service: Service, metrics: Metrics) -> APIRouter:
         asked = PageRequest(
             k, profile or DEFAULT, version, explore, chosen, service.clients.of(request.scope), continues
         )
-        return await answer(lambda: collection.query_of_image(data), asked)
+        planned = await in_thread(service, lambda: collection.query_of_image(data), asked)
+        return Response(await service.batches.answer(planned), media_type="application/json")
 
     @router.post("/feedback", status_code=201, response_model=schemas.Accepted, responses=KNOWN)
     def feedback(body: schemas.Feedback, response: Response, profile: ProfileQuery = None) -> schemas.Accepted:
@@ -85,7 +152,7 @@ def routes(service: Service, metrics: Metrics) -> APIRouter:
         with refusals():
             service.ranking(name, version)
             logged = LoggedPage(body.key, query, shown, explored, body.clicked, name, version, body.client)
-            new, n_pages = service.log_page(logged, query_of(body.query), signed=False)
+            new, n_pages = service.log_page(logged, query_of(collection, body.query), signed=False)
         return accept(response, logged.key, new, n_pages)
 
     def accept(response: Response, key: str, new: bool, n_pages: int) -> schemas.Accepted:
