@@ -1,9 +1,10 @@
 """Learning from clicks of simulated users on the embedded digits, each figure beside its bar.
 
-`python benchmarks/clicks.py [users] [poisoning] [new]` runs these parts, or all, and writes one section per part to
-benchmarks/results/clicks.json. `users`: honest clicks, and 30 % or 100 % of the pages clicked at random. `poisoning`:
-a fifth of the clients are vandals, one strategy at a time, for 2000 pages; 1000 honest pages follow. `new`: a class
-that arrives after learning.
+`python benchmarks/clicks.py [users] [poisoning] [new] [alarm]` runs these parts, or all, and writes one section per
+part to benchmarks/results/clicks.json. `users`: honest clicks, and 30 % or 100 % of the pages clicked at random.
+`poisoning`: a fifth of the clients are vandals, one strategy at a time, for 2000 pages; 1000 honest pages follow.
+`new`: a class that arrives after learning. `alarm`: versions of an operator, bad and good, twenty seeds, until the gate
+replaces them and for at least 1000 pages.
 
 The collection is 5000 digits as ITQ codes of 64 bits, each of which may be a user's query. MAP and P@10 are measured
 with 2000 other digits as queries, which users never see, in expectation over ties. Pages are ranked by the active
@@ -17,20 +18,22 @@ import numpy as np
 from report import RESULTS, Figure, Report, parse_parts
 from threadpoolctl import threadpool_limits
 
-from bitrank import ITQ
+from bitrank import ITQ, QueryVectorRanker, RankingSVM
 from bitrank.clicks import ClickLearner
 from bitrank.clicks.learn import CANARY
 from bitrank.clicks.poisoning import ATTACKS
 from bitrank.clicks.simulate import SimulatedUsers
-from bitrank.core.codes import distances
+from bitrank.core.codes import distances, unpack
 from bitrank.core.metrics import average_precision, precision_at
 from bitrank.datasets import digits
+from bitrank.ranking.weights import ranker_of_weights
 
 AT_RANDOM = (0.0, 0.3, 1.0)
 N_CLIENTS, VANDALS = 100, 0.2
 CANARY_SHARE = 0.05
 GAINS = {1000: (0.045, 0.010), 3000: (0.09, 0.025)}
 LOSS, POISONED_LOSS, NEW_LOSS = -0.002, -0.004, -0.01
+SURELY_WORSE = -0.15  # in MAP: an operator's version so far behind must raise the alarm before it is replaced, or then
 
 
 class Digits:
@@ -63,20 +66,23 @@ class Digits:
 class Service:
     """What the service does with pages, without HTTP: rank, learn, activate, roll back."""
 
-    def __init__(self, data: Digits, seed: int) -> None:
+    def __init__(self, data: Digits, seed: int, given: Any = None) -> None:
         self.data, self.random = data, np.random.default_rng(seed)
         self.learner = ClickLearner(data.codes, secret=bytes([seed]), random_state=seed)
-        self.active, self.version, self.gains, self.first, self.n_alarms = None, 1, [np.zeros(2)], 0, 0
+        self.active, self.version, self.gains, self.first, self.n_alarms = given, 1, [data.gain(given)], 0, 0
+        self.first_alarm, self.given = 0, given
 
     def answer(self, users: SimulatedUsers) -> None:
         """Let users see and click one page."""
-        canary = self.random.random() < CANARY_SHARE
+        canary = self.active is not self.given and self.random.random() < CANARY_SHARE
         page = users.page(None if canary else self.active)
         self.learner.learn(page, version=CANARY if canary else self.version)
         if self.learner.due:
             decision = self.learner.decide(self.active, self.version)
             if decision.alarm and self.active is not None:
                 self.n_alarms += 1
+                self.first_alarm = self.first_alarm or self.learner.n_pages
+            if decision.alarm and self.active is not self.given:
                 self._activate(None)
             elif decision.activate:
                 self.first = self.first or self.learner.n_pages
@@ -159,18 +165,59 @@ def new(report: Report, seeds: range, n_pages: int = 2000) -> None:
             report.add(f"{name} classes, seed {seed}", map_gain=Figure(gain[0], **bar), p10_gain=Figure(gain[1], **bar))
 
 
-PARTS = {"users": users, "poisoning": poisoning, "new": new}
+def operators(data: Digits, seed: int) -> dict[str, Any]:
+    """Return versions that an operator may have activated: four that rank worse than Hamming, and three that do not."""
+    bits = unpack(data.codes, 64)
+    telling = np.array([bits[data.y == label].mean(axis=0) for label in np.unique(data.y)]).std(axis=0).argsort()
+    random = np.random.default_rng(seed)
+    some, half = random.permutation(len(data.y))[:1000], random.permutation(64)[:32]
+
+    def of_bits(chosen: np.ndarray) -> Any:
+        return ranker_of_weights(np.isin(np.arange(64), chosen).astype(float))
+
+    return {
+        "one bit": of_bits(telling[:1]),
+        "a lost taste": QueryVectorRanker(random_state=seed).fit(data.codes[some], data.y[some] % 2),
+        "24 bits": of_bits(telling[:24]),
+        "random half": of_bits(half),
+        "nearly Hamming": ranker_of_weights(1 + random.random(64) / 5),
+        "RankingSVM": RankingSVM(random_state=seed).fit(data.codes[some], data.y[some]),
+        "QueryVectorRanker": QueryVectorRanker(random_state=seed).fit(data.codes[some], data.y[some]),
+    }
+
+
+def alarm(report: Report, seeds: range, n_pages: int = 1000) -> None:
+    """Rank pages by an operator's version until the gate replaces it, and at least so many."""
+    for seed in seeds:
+        data = Digits(seed)
+        for name, ranker in operators(data, seed).items():
+            people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS, random_state=seed)
+            service = Service(data, seed, ranker)
+            while not service.first or service.learner.n_pages < n_pages:
+                service.answer(people)
+            gain = service.gains[0]
+            in_time = 0 < service.first_alarm <= service.first
+            figures: dict[str, Any] = {"replaced": service.first, "first_alarm": service.first_alarm}
+            if gain[0] < SURELY_WORSE:
+                figures["in_time"] = Figure(in_time, least=1)
+            elif gain[0] >= 0:
+                figures["alarms"] = Figure(service.n_alarms, most=0)
+            report.add(f"{name}, seed {seed}", map_gain=gain[0], p10_gain=gain[1], **figures)
+
+
+PARTS = {"users": users, "poisoning": poisoning, "new": new, "alarm": alarm}
+SEEDS = {"alarm": 20}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3, help="collections and users (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, help="collections and users (default: 3; 20 for alarm)")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default: %(default)s)")
     options = parse_parts(parser, PARTS)
     with threadpool_limits(1):  # as in the service
         for part in options.parts:
             report = Report(part)
-            PARTS[part](report, range(options.first_seed, options.first_seed + options.seeds))
+            PARTS[part](report, range(options.first_seed, options.first_seed + (options.seeds or SEEDS.get(part, 3))))
             report.save(RESULTS / "clicks.json")
 
 

@@ -11,7 +11,7 @@ from bitrank.clicks import gate as click_gate
 from bitrank.clicks import learn as learner_module
 from bitrank.clicks import robust as client_statistics
 from bitrank.clicks.exploration import draw_far
-from bitrank.clicks.gate import MIN_PAGES, decide, evidence_from, win_rates
+from bitrank.clicks.gate import MIN_PAGES, decide, evidence_from, top_gain, win_rates
 from bitrank.clicks.page import CANARY
 from bitrank.clicks.poisoning import ATTACKS
 from bitrank.clicks.robust import Agreements, Tastes, agreement, mean_over_clients, taste
@@ -376,6 +376,60 @@ def test_the_gate_refuses_worse_weights_and_raises_the_alarm(evidence, itq_digit
     assert alarmed.alarm
     assert alarmed.activate
     assert alarmed.active < alarmed.hamming == alarmed.candidate
+
+
+def test_the_replacement_of_a_version_is_the_last_chance_to_raise_the_alarm(evidence, itq_digits):
+    codes = itq_digits.codes
+    gain, ones = gain_of(evidence, codes), ranker_of_weights(np.ones(32))
+    ahead = [client_statistics.Estimate(2.7, 1.0, freedom=1000)]
+
+    def alarm(n_looks, n_activated):
+        return decide(evidence, gain, ones, ones, codes, n_looks, n_activated, ahead)
+
+    assert [alarm(2, 0).activate, alarm(2, 0).alarm] == [True, True]  # 2.58 at the first replacement, 2.94 at this look
+    assert not alarm(2, 1).alarm
+    assert not decide(evidence[:5], gain, ones, ones, codes, 2, 0, ahead).alarm  # nothing is replaced
+    assert decide(evidence[:5], gain, ones, ones, codes, 1, 0, ahead).alarm
+
+
+def test_a_mean_of_few_values_must_be_farther_from_chance():
+    values = np.random.default_rng(0).normal(size=(4000, 12))
+    estimates = [mean_over_clients(row, ["one"] * 12) for row in values]
+    assert {estimate.freedom for estimate in estimates} == {7}
+    rate = np.mean([estimate.exceeds(2.0) for estimate in estimates])
+    assert rate < 0.03 < np.mean([estimate.low(2.0) > 0 for estimate in estimates])
+    assert not mean_over_clients(np.ones(1), ["one"]).exceeds(2.0)
+    assert not mean_over_clients(np.full(3, np.nan), ["one"] * 3).exceeds(2.0)
+
+
+@given(seed=st.integers(0, 1000), n_best=st.integers(1, 12), n_explored=st.integers(0, 8))
+def test_explored_items_near_the_query_are_compared_with_the_results_beside_them(seed, n_best, n_explored):
+    rng = np.random.default_rng(seed)
+    sample, n = random_codes(40, 16), n_best + n_explored
+    codes = sample[rng.permutation(40)[:n]]
+    explored = np.isin(np.arange(n), rng.permutation(n)[:n_explored])
+    page = Page(sample[0], codes, rng.random(n) < 0.5, explored)
+    limit = np.sort(hamming(sample[:1], sample)[0])[n_best]
+    gains = []
+    for place in range(n):
+        before = [page.clicked[p] for p in range(place) if not explored[p]]
+        after = [page.clicked[p] for p in range(place + 1, n) if not explored[p]]
+        if explored[place] and hamming(sample[:1], codes[[place]])[0, 0] <= limit and before and after:
+            gains.append(page.clicked[place] - (int(before[-1]) + int(after[0])) / 2)
+    np.testing.assert_allclose(top_gain(page, sample), np.mean(gains) if gains else np.nan)
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_a_version_far_behind_hamming_raises_the_alarm_and_one_like_it_does_not(itq_digits, few_steps, bad):
+    """Also of one client, and though no page is a canary."""
+    ranker = ranker_of_weights(
+        (np.arange(32) == 5).astype(float) if bad else 1 + np.random.default_rng(0).random(32) / 5
+    )
+    users = digits_users(itq_digits, n_explored=10, n_clients=1)
+    learner = ClickLearner(itq_digits.codes, secret=b"0", random_state=0)
+    for _ in range(150):
+        learner.learn(users.page(ranker), version=3)
+    assert learner.decide(ranker, 3).alarm == bad
 
 
 # The learner

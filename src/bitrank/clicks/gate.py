@@ -102,6 +102,30 @@ def _anchors(query: QueryArray, items: Codes) -> QueryArray:
     return np.concatenate([query[None], items])
 
 
+def top_gain(page: Page, sample: Codes) -> float:
+    """How much oftener explored items that Hamming ranks first were clicked than the results shown beside them.
+
+    A version that ranks worse than Hamming leaves Hamming's best items to exploration. Explored items stand at random
+    places, so a comparison with the nearest result before and the nearest after favours neither. Relevant items that
+    both rank first count for the version: a version like Hamming, or better, is at or below 0 in the mean.
+
+    NaN where the page explored no such item.
+    """
+    explored, n_best = page.explored, int((~page.explored).sum())
+    if not explored.any() or n_best == 0:
+        return float("nan")
+    to_sample = distances(page.query_code[None], sample, threads=1)[0]
+    rank = min(n_best, len(sample) - 1)
+    limit = np.partition(to_sample, rank)[rank]
+    is_near = distances(page.query_code[None], page.shown_codes, threads=1)[0] <= limit
+    best = np.flatnonzero(~explored)
+    places = np.flatnonzero(explored & is_near)
+    places = places[(best[0] < places) & (places < best[-1])]
+    after = best.searchsorted(places)
+    beside = (page.clicked[best[after - 1]].astype(float) + page.clicked[best[after]]) / 2
+    return float((page.clicked[places] - beside).mean()) if len(places) else float("nan")
+
+
 def win_rates(evidence: Sequence[PageEvidence], ranker: Ranker | None, sample: Codes) -> Floats:
     """Win rates of a ranker (None: plain Hamming) on every page: over all items, and over the near ones.
 
@@ -142,6 +166,8 @@ def decide(
     active: Ranker | None,
     sample: Codes,
     n_looks: int,
+    n_activated: int = 0,
+    behind: Sequence[Estimate] = (),
 ) -> Decision:
     """Decide whether a candidate may replace the active ranker (None: plain Hamming).
 
@@ -150,10 +176,15 @@ def decide(
     so that all looks together err in one case of a hundred. And the candidate must not look worse on held-out pages
     than the active ranker or Hamming, over all explored clicks or over those near the top of the list: no win rate may
     lie more than a standard error below the other's.
+
+    The alarm rings where Hamming is ahead of the active ranker beyond chance: on held-out pages, or by one of the
+    estimates in `behind`. The replacement of a ranker is the last chance to say so: it has an error rate of its own,
+    which shrinks with `n_activated`, the number of replacements before it.
     """
-    n = len(held_out)
+    n, z = len(held_out), chance_z(n_looks)
     if n < MIN_PAGES:
-        return Decision(False, False, f"{n} of the {MIN_PAGES} pages with explored clicks that a decision needs", n)
+        alarm = any(ahead.exceeds(z) for ahead in behind)
+        return Decision(False, alarm, f"{n} of the {MIN_PAGES} pages with explored clicks that a decision needs", n)
     clients = [page.client for page in held_out]
     rates = {
         "candidate": win_rates(held_out, candidate, sample),
@@ -169,8 +200,8 @@ def decide(
     means["error"] = max(estimate.error for estimate in estimates.values())
     top = gain("candidate", "hamming", 1)
     means["top"] = top.mean if np.isfinite(top.mean) else None  # type: ignore[assignment]
-    z = chance_z(n_looks)
-    alarm = gain("hamming", "active").low(z) > 0
+    behind = [gain("hamming", "active"), *behind]
+    alarm = any(ahead.exceeds(z) for ahead in behind)
     if not hamming_gain.low(z) > 0:
         return Decision(False, alarm, "explored clicks cannot be told from clicks at random", n, **means)
     for rival in ("active", "hamming"):
@@ -178,6 +209,7 @@ def decide(
             estimate = gain("candidate", rival, column)
             if estimate.low(-_WORSE_Z) < 0:
                 return Decision(False, alarm, f"the candidate ranks {where} clicks worse than {rival}", n, **means)
+    alarm |= any(ahead.exceeds(chance_z(n_activated + 1)) for ahead in behind)
     return Decision(True, alarm, "the candidate ranks explored clicks at least as well", n, **means)
 
 

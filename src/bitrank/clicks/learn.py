@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 
 from bitrank.clicks import gate as click_gate
 from bitrank.clicks.click_vectors import ranker_of_clicks, train_vectors
-from bitrank.clicks.gate import Decision, PageEvidence, chance_z, decide, evidence_from, win_rates
+from bitrank.clicks.gate import Decision, PageEvidence, decide, evidence_from, top_gain, win_rates
 from bitrank.clicks.page import CANARY, Floats, Page
 from bitrank.clicks.propensities import check_propensities, propensities_from_counts
 from bitrank.clicks.robust import (
@@ -49,11 +49,12 @@ _TOP = 10  # best results whose clicks compare versions with the canary
 
 
 class _Result(NamedTuple):
-    """How the best results of a page were received: the share of them that was clicked."""
+    """How a page was received: the share of its best results that was clicked, and `top_gain`."""
 
     client: str
     version: int | None
     clicked: float
+    top_gain: float
 
 
 class ClickLearner:
@@ -77,8 +78,9 @@ class ClickLearner:
         What was learned until the last `decide` or `update`.
     due : bool
         Whether enough pages have come since the last decision for another one.
-    n_pages, n_looks : int
-        Number of pages seen and of decisions made. A service that restarts sets `n_looks` to its former value.
+    n_pages, n_looks, n_activated : int
+        Number of pages seen, of decisions made, and of those for the candidate. A service that restarts sets the last
+        two to their former values.
     dropped : set of str
         Clients who click against the rest; their pages are not learned from.
 
@@ -118,7 +120,7 @@ class ClickLearner:
         self._results: deque[_Result] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
         self._shown, self._clicks = np.zeros(_N_PLACES), np.zeros(_N_PLACES)
         self.dropped: set[str] = set()
-        self.n_pages = self.n_looks = self._n_new = self._n_unread = 0
+        self.n_pages = self.n_looks = self.n_activated = self._n_new = self._n_unread = 0
         self._was_refused = False
         self.candidate: Ranker = UniformRanker(self.n_bits).fit(self._sample)
 
@@ -197,7 +199,8 @@ class ClickLearner:
             self._tastes.add(client, page, propensities)
         self._n_pages_of[client] += 1
         best = page.clicked[~page.explored][:_TOP]
-        self._results.append(_Result(client, version, float(best.mean()) if len(best) else float("nan")))
+        clicked = float(best.mean()) if len(best) else float("nan")
+        self._results.append(_Result(client, version, clicked, top_gain(page, self._sample)))
         evidence = evidence_from(page, client, self._sample, self._random)
         if evidence is not None:
             self._hamming_rates.append((client, float(win_rates([evidence], None, self._sample)[0, 0])))
@@ -223,10 +226,12 @@ class ClickLearner:
         self._n_new = 0
         self.update()
         held_out = [page for page in self._held_out if page.client not in self.dropped]
-        decision = decide(held_out, self.hamming_gain, self.candidate, active, self._sample, self.n_looks)
+        behind = self._behind_hamming(active, version)
+        gain, looks = self.hamming_gain, (self.n_looks, self.n_activated)
+        decision = decide(held_out, gain, self.candidate, active, self._sample, *looks, behind)
         self._was_refused = not decision.activate
-        behind = self._behind_hamming(active, version) or self._behind_canary(version)
-        return decision._replace(alarm=decision.alarm or behind)
+        self.n_activated += decision.activate
+        return decision
 
     def update(self) -> None:
         """Leave out clients who click against the rest, and learn the candidate from the others' pages."""
@@ -241,23 +246,26 @@ class ClickLearner:
         network = train_vectors(walks, self._sample, self.n_bits, n_steps=n_steps, random=random)
         self.candidate = ranker_of_clicks(network, self.blend, walks, self._sample)
 
-    def _behind_hamming(self, active: Ranker | None, version: int | None) -> bool:
-        """Whether explored clicks on the pages of a version lie farther by its distances than by Hamming's."""
+    def _behind_hamming(self, active: Ranker | None, version: int | None) -> list[Estimate]:
+        """By how much Hamming is ahead of a version: in win rates, near the top of its pages, and on canary pages."""
+        if version in (None, CANARY):
+            return []
+        results = [result for result in self._results if result.client not in self.dropped]
+        gains = []
         pages = [page for which, page in self._newest if which == version and page.client not in self.dropped]
-        if active is None or version in (None, CANARY) or len(pages) < click_gate.MIN_PAGES:
-            return False
-        hamming, ranked = (win_rates(pages, ranker, self._sample)[:, 0] for ranker in (None, active))
-        return mean_over_clients(hamming - ranked, [page.client for page in pages]).low(chance_z(self.n_looks)) > 0
-
-    def _behind_canary(self, version: int | None) -> bool:
-        """Whether pages of a version got fewer clicks on their best results than pages ranked by Hamming."""
+        if active is not None and len(pages) >= click_gate.MIN_PAGES:
+            hamming, ranked = (win_rates(pages, ranker, self._sample)[:, 0] for ranker in (None, active))
+            gains.append(mean_over_clients(hamming - ranked, [page.client for page in pages]))
+        tops = [result for result in results if result.version == version and np.isfinite(result.top_gain)]
+        if len(tops) >= click_gate.MIN_PAGES:
+            gains.append(mean_over_clients(np.array([top.top_gain for top in tops]), [top.client for top in tops]))
         shares: dict[str, dict[int | None, list[float]]] = {}
-        for client, which, clicked in self._results:
-            if client not in self.dropped and np.isfinite(clicked):
-                shares.setdefault(client, {}).setdefault(which, []).append(clicked)
+        for result in results:
+            if np.isfinite(result.clicked):
+                shares.setdefault(result.client, {}).setdefault(result.version, []).append(result.clicked)
         # Paired by client: some click more than others, whatever they see.
         both = [by_version for by_version in shares.values() if version in by_version and CANARY in by_version]
-        if version in (None, CANARY) or len(both) < FEW_CLIENTS:
-            return False
-        gains = np.array([np.mean(by_version[CANARY]) - np.mean(by_version[version]) for by_version in both])
-        return mean_over_clients(gains, [str(number) for number in range(len(gains))]).low(chance_z(self.n_looks)) > 0
+        if len(both) >= FEW_CLIENTS:
+            canary = np.array([np.mean(by_version[CANARY]) - np.mean(by_version[version]) for by_version in both])
+            gains.append(mean_over_clients(canary, [str(number) for number in range(len(canary))]))
+        return gains

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
 
 from bitrank.clicks.page import Floats, Page
 from bitrank.core.codes import distances, unpack
@@ -24,14 +25,25 @@ _MOST_CLIENTS = 10_000  # whose tastes are kept, the last to click
 
 
 class Estimate(NamedTuple):
-    """A mean and its standard error."""
+    """A mean, its standard error, and the degrees of freedom of that."""
 
     mean: float
     error: float
+    freedom: int = 0
 
     def low(self, z: float) -> float:
         """The mean less z standard errors."""
         return self.mean - z * self.error
+
+    def exceeds(self, z: float) -> bool:
+        """Whether the mean is above 0 with the certainty of z standard errors, also where few values tell the error.
+
+        Examples
+        --------
+        >>> Estimate(3.0, 1.0, freedom=100).exceeds(2.9), Estimate(3.0, 1.0, freedom=5).exceeds(2.9)
+        (True, False)
+        """
+        return self.freedom > 0 and self.low(float(stdtrit(self.freedom, ndtr(z)))) > 0
 
 
 def mean_over_clients(values: Floats, clients: Sequence[str]) -> Estimate:
@@ -60,7 +72,7 @@ def mean_over_clients(values: Floats, clients: Sequence[str]) -> Estimate:
     ordered = np.sort(units)
     winsorized = np.clip(ordered, ordered[cut], ordered[n - 1 - cut])
     error = float(winsorized.std(ddof=1) / ((1 - 2 * _TRIMMED) * np.sqrt(n)))
-    return Estimate(float(ordered[cut : n - cut].mean()), error)
+    return Estimate(float(ordered[cut : n - cut].mean()), error, n - 2 * cut - 1)
 
 
 def page_weights(n_pages: Mapping[str, int], left_out: Iterable[str]) -> dict[str, float]:

@@ -183,7 +183,7 @@ class Learning:
         # A user who rolls back or activates another version does not want what was learned until then.
         choice = self._store.profiles.last_choice(profile)
         learner = clicks.ClickLearner(self._sample, n_bits=self._store.n_bits, secret=self._secret, random_state=0)
-        learner.n_looks, decided = self._store.gate.count(profile, choice.n_pages)
+        learner.n_looks, learner.n_activated, decided = self._store.gate.count(profile, choice.n_pages)
         position = max(choice.n_pages, n_pages - MEMORY)
         self._aside.setdefault(profile, set()).update(self._store.candidates.set_aside(profile))
         published = self._store.candidates.progress(profile)
@@ -194,6 +194,8 @@ class Learning:
         decision = follower.learner.decide(active.ranking.as_ranker(), active.number)
         self._take_candidate(follower)
         undo = decision.alarm and active.origin == "clicks" and self._settings.auto_rollback
+        if decision.alarm:
+            logger.warning("version %s of profile %s ranks clicks worse than Hamming", active.number, profile)
         figures: dict[str, Any] = {
             "active": decision.active,
             "candidate": decision.candidate,

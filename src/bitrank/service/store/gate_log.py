@@ -60,12 +60,13 @@ class GateLog:
         except sa.exc.IntegrityError:
             return None
 
-    def count(self, profile: str, after: int) -> tuple[int, int]:
-        """Count the decisions after a page; returns the count, and the last page that the gate decided at."""
-        query = sa.select(sa.func.count(), sa.func.max(quality.c.n_pages)).where(quality.c.profile == profile)
+    def count(self, profile: str, after: int) -> tuple[int, int, int]:
+        """Count the decisions after a page, and those for a candidate; and read the last page that was decided at."""
+        query = sa.select(quality.c.n_pages, quality.c.figures).where(quality.c.profile == profile)
         with self._database.read() as connection:
-            n, last = connection.execute(query.where(quality.c.n_pages > after)).one()
-        return int(n), max(after, int(last or 0))
+            rows = connection.execute(query.where(quality.c.n_pages > after).order_by(quality.c.n_pages)).all()
+        activated = sum(json.loads(row.figures)["decision"] == "activate" for row in rows)
+        return len(rows), activated, rows[-1].n_pages if rows else after
 
     def alarms(self) -> dict[str, bool]:
         """Read whether the newest finding of each profile is an alarm; profiles without any are left out."""
