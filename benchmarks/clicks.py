@@ -26,7 +26,6 @@ from bitrank.clicks.simulate import SimulatedUsers
 from bitrank.core.codes import distances, unpack
 from bitrank.core.metrics import average_precision, precision_at
 from bitrank.datasets import digits
-from bitrank.ranking.weights import ranker_of_weights
 
 AT_RANDOM = (0.0, 0.3, 1.0)
 N_CLIENTS, VANDALS = 100, 0.2
@@ -173,14 +172,14 @@ def operators(data: Digits, seed: int) -> dict[str, Any]:
     some, half = random.permutation(len(data.y))[:1000], random.permutation(64)[:32]
 
     def of_bits(chosen: np.ndarray) -> Any:
-        return ranker_of_weights(np.isin(np.arange(64), chosen).astype(float))
+        return RankingSVM.from_weights(np.isin(np.arange(64), chosen).astype(float))
 
     return {
         "one bit": of_bits(telling[:1]),
         "a lost taste": QueryVectorRanker(random_state=seed).fit(data.codes[some], data.y[some] % 2),
         "24 bits": of_bits(telling[:24]),
         "random half": of_bits(half),
-        "nearly Hamming": ranker_of_weights(1 + random.random(64) / 5),
+        "nearly Hamming": RankingSVM.from_weights(1 + random.random(64) / 5),
         "RankingSVM": RankingSVM(random_state=seed).fit(data.codes[some], data.y[some]),
         "QueryVectorRanker": QueryVectorRanker(random_state=seed).fit(data.codes[some], data.y[some]),
     }

@@ -380,7 +380,7 @@ def test_the_gate_refuses_worse_weights_and_raises_the_alarm(evidence, itq_digit
 
 def test_the_replacement_of_a_version_is_the_last_chance_to_raise_the_alarm(evidence, itq_digits):
     codes = itq_digits.codes
-    gain, ones = gain_of(evidence, codes), ranker_of_weights(np.ones(32))
+    gain, ones = gain_of(evidence, codes), RankingSVM.from_weights(np.ones(32))
     ahead = [client_statistics.Estimate(2.7, 1.0, freedom=1000)]
 
     def alarm(n_looks, n_activated):
@@ -422,7 +422,7 @@ def test_explored_items_near_the_query_are_compared_with_the_results_beside_them
 @pytest.mark.parametrize("bad", [False, True])
 def test_a_version_far_behind_hamming_raises_the_alarm_and_one_like_it_does_not(itq_digits, few_steps, bad):
     """Also of one client, and though no page is a canary."""
-    ranker = ranker_of_weights(
+    ranker = RankingSVM.from_weights(
         (np.arange(32) == 5).astype(float) if bad else 1 + np.random.default_rng(0).random(32) / 5
     )
     users = digits_users(itq_digits, n_explored=10, n_clients=1)
