@@ -6,13 +6,18 @@ The images are random; the time does not depend on their content.
 from __future__ import annotations
 
 import platform
+import sys
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 from report import RESULTS, Figure, timed, write_results
 
 from bitrank.core.checks import n_threads
-from bitrank.features import Gist
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from experiments.gist import Gist
 
 N_IMAGES, LEAST = 4000, 1000.0
 

@@ -19,8 +19,8 @@ from bitrank.core.codes import pack
 from bitrank.core.files import write_array
 from bitrank.core.types import Codes
 from bitrank.datasets import digits
-from bitrank.features import Gist
 from experiments.datasets import banking77, cifar10, data_folder, mnist, youtube_faces
+from experiments.gist import Gist
 from experiments.plan import Group
 
 Rows = npt.NDArray[np.int64]

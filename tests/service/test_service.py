@@ -767,10 +767,29 @@ def test_own_pictures_are_found_by_their_pixels(tmp_path):
         for row in (0, 17):
             upload = {"file": ("a.png", images.png(pictures[row]), "image/png")}
             assert client.post("/search/image?k=1&explore=0", files=upload).json()["results"][0]["id"] == row
-    with pytest.raises(ValueError, match="the 64 values that the hasher takes, got 81"):
+    with pytest.raises(ValueError, match=r"the 64 values that the hasher takes, got \(81,\)"):
         sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", "pixels:9")
-    with pytest.raises(ValueError, match="pixels:SIDE or gist:SIDE"):
-        sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", "raw")
+    for wrong in ("raw", "pixels:3", "pixels:", "no_such_module:f", "math:no_such_function", ":f", "math:"):
+        with pytest.raises(ValueError, match=r"pixels:SIDE, .* or module:function"):
+            sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", wrong)
+
+
+def test_own_pictures_are_found_by_features_of_the_operator(tmp_path, monkeypatch):
+    rng = np.random.default_rng(3)
+    pictures = rng.integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    (tmp_path / "features_of_mine.py").write_text(
+        'import numpy\n\ndef rows(image):\n    return numpy.asarray(image.convert("L").resize((8, 8))).mean(axis=1)\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    means = pictures.mean(axis=2)
+    hasher = SignBits().fit(means)
+    hasher.save(tmp_path / "hasher.npz")
+    Index(hasher.transform(means), n_bits=8).save(tmp_path / "p.index")
+    source = sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", "features_of_mine:rows")
+    expected = hasher.transform(means[17:18])[0].tobytes().hex()
+    with serving(source, tmp_path) as client:
+        upload = {"file": ("a.png", images.png(pictures[17]), "image/png")}
+        assert client.post("/search/image?k=1&explore=0", files=upload).json()["query"]["code"] == expected
 
 
 @pytest.mark.parametrize(

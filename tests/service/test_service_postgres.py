@@ -18,7 +18,7 @@ from tcp_proxy import Proxy
 from threads import in_threads, wait_until
 
 from bitrank.service import sources
-from bitrank.service.service import POLL_S
+from bitrank.service.learner import POLL_S
 from bitrank.service.store import Store
 from bitrank.service.store.items import Item
 from bitrank.service.store.rankings import Ranking

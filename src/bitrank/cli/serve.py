@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
         type=Path,
         help="saved ranker to begin with, which becomes the active version",
     )
-    add("--image-features", metavar="KIND:SIDE", help="pixels:28 or gist:32, to search by image")
+    add("--image-features", metavar="MODULE:FUNCTION", help="function that makes a vector of a picture, or pixels:28")
     add("--data", type=Path, help="folder of the database (default: one in the home folder, printed at the start)")
     add("--db", metavar="URL", help="postgresql://… instead of --data: a database that several services may share")
     add("--host", help="address to listen on; any but loopback needs a token (default: 127.0.0.1)")

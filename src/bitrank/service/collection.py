@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Shown = tuple[str | None, str | None, msgspec.Raw]
 
-MAX_SHOWN = 100_000  # descriptions that are remembered
+MAX_REMEMBERED = 100_000  # descriptions that are remembered
 MAX_TABLE_BYTES = 2**26
 
 
@@ -196,7 +196,7 @@ class Collection:
         with suppress(KeyError):
             return [known[item] for item in ids]
         missing = [item for item in ids if item not in known]
-        if len(known) + len(missing) > MAX_SHOWN:
+        if len(known) + len(missing) > MAX_REMEMBERED:
             known, missing = {}, ids
             self._shown = known
         for item, (title, image, payload) in zip(missing, self.descriptions(missing), strict=True):

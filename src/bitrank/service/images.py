@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -47,29 +48,31 @@ def decode(data: bytes) -> Image.Image:
 
 
 def vectorizer(spec: str) -> Vectorizer:
-    """Return what turns a picture into a vector: "pixels:28" is gray values from 0 to 1 at 28 by 28, "gist:32" is GIST.
+    """Return what turns a picture into a vector: gray values from 0 to 1, or a function of the operator's.
+
+    Parameters
+    ----------
+    spec : str
+        "pixels:28" are gray values at 28 by 28; "module:function" is a function that takes a `PIL.Image.Image` and
+        returns a vector.
 
     Examples
     --------
     >>> vectorizer("pixels:28")(Image.new("RGB", (100, 50), "white")).shape
     (784,)
     """
-    kind, _, side = spec.partition(":")
-    if kind not in ("pixels", "gist") or not side.isdigit() or not 4 <= int(side) <= 1024:
-        raise ValueError(f"image features must be pixels:SIDE or gist:SIDE, with SIDE from 4 to 1024, got {spec!r}")
-    size = (int(side), int(side))
-
-    def pixels(image: Image.Image) -> Vector:
-        return _gray(image.convert("L").resize(size, Image.Resampling.BILINEAR)).ravel()
-
-    def gist(image: Image.Image) -> Vector:
-        from bitrank.features import Gist
-
-        small = np.asarray(image.convert("RGB").resize(size, Image.Resampling.BILINEAR))
-        vector: Vector = Gist().fit_transform(small[None])[0]
-        return vector
-
-    return pixels if kind == "pixels" else gist
+    module, _, name = spec.partition(":")
+    if module == "pixels" and name.isdigit() and 4 <= int(name) <= 1024:
+        size = (int(name), int(name))
+        return lambda image: _gray(image.convert("L").resize(size, Image.Resampling.BILINEAR)).ravel()
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            "image features must be pixels:SIDE, with SIDE from 4 to 1024, or module:function, which can be imported, "
+            f"got {spec!r}: {error}"
+        ) from None
+    return lambda image: np.asarray(function(image), np.float32)
 
 
 def digit_vector(image: Image.Image) -> Vector:

@@ -24,7 +24,7 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank import clicks
-from bitrank.service.app import create_app
+from bitrank.service.http import create_app
 from bitrank.service.learner import Learner
 from bitrank.service.link import Link
 from bitrank.service.protocol import Protocol

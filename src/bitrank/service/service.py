@@ -23,7 +23,7 @@ from bitrank.service.candidates import Candidates
 from bitrank.service.clients import Clients
 from bitrank.service.code_table import Sample
 from bitrank.service.collection import Collection, SearchQuery
-from bitrank.service.learner import Learner
+from bitrank.service.learner import POLL_S, Learner
 from bitrank.service.link import Link
 from bitrank.service.page_tokens import Signer
 from bitrank.service.searching import Chosen, Searcher, VersionChoice
@@ -35,8 +35,6 @@ from bitrank.service.store.rankings import Ranking, ranking_of
 
 if TYPE_CHECKING:
     from bitrank.ranking.ranker import Ranker
-
-POLL_S = 0.5  # Changes by other processes are seen after this long at the latest.
 
 MAX_CODES_ON_LOOP = 200_000  # A batch of searches over more codes than this together leaves the event loop.
 

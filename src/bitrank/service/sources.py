@@ -198,7 +198,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _check_length(vectorizer: images.Vectorizer, n_features: int) -> images.Vectorizer:
-    n = len(vectorizer(Image.new("L", (64, 64))))
-    if n != n_features:
-        raise ValueError(f"image features must give the {n_features} values that the hasher takes, got {n}")
+    shape = vectorizer(Image.new("RGB", (64, 64))).shape
+    if shape != (n_features,):
+        raise ValueError(f"image features must give the {n_features} values that the hasher takes, got {shape}")
     return vectorizer

@@ -14,7 +14,7 @@ from sklearn.utils import estimator_checks
 
 from bitrank import ITQ
 from bitrank.datasets import digits
-from bitrank.features import Gist
+from experiments.gist import Gist
 
 repeatable = settings(derandomize=True)
 

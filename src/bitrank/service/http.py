@@ -1,4 +1,4 @@
-"""The ASGI application: routes, page, API documentation, health and metrics, behind the guard."""
+"""The ASGI application: routes, web interface, API documentation, health and metrics, behind the guard."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/", include_in_schema=False)
     def page(request: Request) -> Response:
         cookie = service.clients.new_cookie(request.scope)
-        return FileResponse(HERE / "page" / "index.html", headers={} if cookie is None else {"set-cookie": cookie})
+        return FileResponse(HERE / "app" / "index.html", headers={} if cookie is None else {"set-cookie": cookie})
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> Response:
@@ -113,7 +113,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
 
     swagger = Path(str(importlib.resources.files("fastapi_swagger") / "resources"))
     app.mount("/docs/assets", StaticFiles(directory=swagger))
-    app.mount("/page", StaticFiles(directory=HERE / "page"))
+    app.mount("/page", StaticFiles(directory=HERE / "app"))
 
 
 def _gauges(service: Service) -> Iterator[Gauge]:
