@@ -100,7 +100,7 @@ class Lookup:
 
 def models(data: NFCorpus) -> dict[str, Any]:
     hasher = SignBits().fit(data.documents)
-    plain = UniformRanker().fit(data.codes)
+    plain = _Unweighted().fit(data.codes)
     learned = QueryVectorRanker(random_state=0).fit_pairs(data.codes, data.pairs, queries=data.values)
 
     def bitrank(*parts: Any) -> Any:
@@ -110,21 +110,18 @@ def models(data: NFCorpus) -> dict[str, Any]:
         "float32, cosine (1536 bytes)": Lookup(data),
         "CompressionWrapper, binary (48 bytes)": CompressionWrapper(Lookup(data), OutputDType.BINARY),
         "bitrank, signs, float query (48 bytes)": bitrank(),
-        "bitrank, centred, Hamming (48 bytes)": bitrank(_Unweighted(plain), hasher),
+        "bitrank, centred, Hamming (48 bytes)": bitrank(plain, hasher),
         "bitrank, centred, float query (48 bytes)": bitrank(None, hasher),
         "bitrank, centred, QueryVectorRanker (48 bytes)": bitrank(learned, hasher),
     }
 
 
-class _Unweighted:
+class _Unweighted(UniformRanker):
     """Plain Hamming distance also for float queries, of which a ranker would keep the magnitudes."""
 
-    def __init__(self, ranker: UniformRanker) -> None:
-        self._ranker, self.n_bits_ = ranker, ranker.n_bits_
-
-    def queries_for(self, queries: np.ndarray, collection: Any = None) -> Any:
+    def queries_for(self, queries: np.ndarray, **given: Any) -> Any:
         """Return codes with equal weights."""
-        return self._ranker.queries_for(np.packbits(queries > 0, axis=1))
+        return super().queries_for(np.packbits(queries > 0, axis=1))
 
 
 def main() -> None:

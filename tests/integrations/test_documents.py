@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bitrank import Collection
@@ -38,6 +38,7 @@ STEPS = st.tuples(st.sampled_from(["put", "plain", "drop", "save", "load"]), st.
 
 
 @given(steps=st.lists(STEPS, max_size=30))
+@example(steps=[("save", 0), ("put", 5), ("drop", 5), ("save", 0), ("load", 0)])
 def test_what_is_loaded_is_what_was_saved(steps, tmp_path_factory):
     folder = tmp_path_factory.mktemp("store") / "a"
     documents, saved = filled(2), None

@@ -6,6 +6,7 @@ Both kinds remember the order in which items were added, which is the order of l
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from itertools import repeat
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -130,9 +131,12 @@ class Names:
         """Row numbers of ids; -1 for those that the collection does not hold."""
         values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
         rows = self._lookup()
-        out = np.array([rows.get(each, -1) if _is_hashable(each) else -1 for each in values], np.int64)
+        try:
+            out = np.fromiter(map(rows.get, values, repeat(-1)), np.int64, len(values))
+        except TypeError:  # some value is not hashable
+            out = np.array([rows.get(each, -1) if _is_hashable(each) else -1 for each in values], np.int64)
         # The dictionary is shared with later moments: an id may have been removed and added again since.
-        later = [place for place, row in enumerate(out.tolist()) if row >= len(self.table)]
+        later = np.flatnonzero(out >= len(self.table)).tolist()
         if later:
             own = {name: row for row, name in enumerate(self.table.tolist())}
             out[later] = [own.get(values[place], -1) for place in later]

@@ -57,6 +57,6 @@ def _read_store(folder: Path, make: type[Collection], mmap: bool) -> Collection:
         )
     if ranker.exists():
         collection.use(load_ranker(ranker))
-    records = "\n".join(json.dumps([text_id, record]) for _, text_id, record in rows)
+    records = json.dumps([[text_id, record] for _, text_id, record in rows])
     collection.attachments["documents 0"] = zlib.compress(records.encode())
     return collection

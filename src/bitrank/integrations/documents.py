@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,10 @@ class Documents:
 
     Parameters
     ----------
-    hasher, ranker
-        As `make_collection` takes them. With a `path`, the hasher must be that of the folder, and the ranker replaces
-        the one in use there.
+    hasher : fitted Hasher, or path of one, optional
+        Makes the codes; by default they are the signs of the embeddings. With a `path` it must be that of the folder.
+    ranker : fitted Ranker, or path of one, optional
+        Ranks until the collection learns; by default the magnitudes of a query's numbers weigh its bits.
     path : str or path, optional
         Folder of a store to read.
     to_json, from_json : functions
@@ -53,7 +54,7 @@ class Documents:
         from_json: Callable[[Any], Any] = lambda record: record,
     ) -> None:
         self.records: dict[str, Any] = {}
-        self.collection = make_collection(hasher, ranker)
+        self.collection = _make_collection(hasher, ranker)
         self._to_json = to_json
         self._changed: dict[str, None] = {}  # ids, since the last save
         self._unstarted: Path | None = None  # folder that was written before the length of embeddings was known
@@ -72,10 +73,10 @@ class Documents:
             if coded:
                 vectors, collection = list(coded.values()), self.collection
                 if collection.hasher is None:
-                    collection = make_collection(n_dimensions=np.size(vectors[0]))
+                    collection = _make_collection(n_dimensions=np.size(vectors[0]))
                 collection.add(vectors, list(coded), replace=True)
                 self.collection = collection
-            self._remove_codes(entries.keys() - coded.keys())
+            self.drop(entries.keys() - coded.keys())
             self.revise({text_id: record for text_id, (record, _) in entries.items()})
 
     def revise(self, records: Mapping[str, Any]) -> None:
@@ -88,17 +89,13 @@ class Documents:
         """Remove records; ids that do not exist are passed over."""
         with self._lock:
             known = [text_id for text_id in dict.fromkeys(ids) if text_id in self.records]
-            self._remove_codes(known)
+            if coded := self._coded(known):
+                self.collection.remove(coded)
             for text_id in known:
                 del self.records[text_id]
             self._changed |= dict.fromkeys(known)
 
-    def items(self) -> list[tuple[str, Any]]:
-        """All ids and records, in the order in which they were added."""
-        with self._lock:
-            return list(self.records.items())
-
-    def search(self, embedding: npt.ArrayLike, k: int, wanted: Iterable[str] | None = None) -> list[Hit]:
+    def search(self, embedding: npt.ArrayLike, k: int, wanted: list[str] | None = None) -> list[Hit]:
         """Find the k records most similar to an embedding, among those wanted."""
         check_count("k", k, 1)
         with self._lock:
@@ -111,7 +108,7 @@ class Documents:
             return [(i, self.records[i], score) for i, score in pairs if i in self.records]
 
     def diverse(
-        self, embedding: npt.ArrayLike, k: int, n_near: int, share: float, wanted: Iterable[str] | None = None
+        self, embedding: npt.ArrayLike, k: int, n_near: int, share: float, wanted: list[str] | None = None
     ) -> list[Hit]:
         """Choose k of the records nearest to an embedding, one by one, that are unlike each other.
 
@@ -135,9 +132,9 @@ class Documents:
             parts, changed = self.collection.attachments, self._changed
             if not 0 < len(parts) < _MOST_PARTS:
                 parts, changed = {}, dict.fromkeys(self.records)
-            lines = [[i, self._to_json(self.records[i])] if i in self.records else [i] for i in changed]
+            rows = [[i, self._to_json(self.records[i])] if i in self.records else [i] for i in changed]
             try:
-                data = "\n".join(map(json.dumps, lines)).encode()
+                data = json.dumps(rows).encode()
             except TypeError as error:
                 raise ValueError(f"records must be JSON values to be saved, got another: {error}") from None
             if changed or not parts:
@@ -151,12 +148,11 @@ class Documents:
         if len(collection) and not collection.attachments:
             raise ValueError(f"path must be the folder of a store, got a collection without documents in {folder}")
         for number in range(len(collection.attachments)):
-            for line in zlib.decompress(collection.attachments[f"documents {number}"]).splitlines():
-                text_id, *record = json.loads(line)
+            for text_id, *record in json.loads(zlib.decompress(collection.attachments[f"documents {number}"])):
                 if record:
                     self.records[text_id] = from_json(record[0])
                 else:
-                    del self.records[text_id]
+                    self.records.pop(text_id, None)
         if collection.hasher is None:  # it holds no code, and may get the hasher that was given
             self._unstarted = folder.resolve()
             return
@@ -168,28 +164,14 @@ class Documents:
             collection.use(made.ranker)
         self.collection = collection
 
-    def _coded(self, ids: Iterable[str]) -> list[str]:
+    def _coded(self, ids: list[str]) -> list[str]:
         """Those of some ids that have a code."""
-        coded = set(self.collection.ids.tolist())
+        coded: Container[str] = self.collection if len(ids) < 100 else set(self.collection.ids.tolist())
         return [text_id for text_id in ids if text_id in coded]
 
-    def _remove_codes(self, ids: Iterable[str]) -> None:
-        coded = self._coded(ids) if ids else []
-        if coded:
-            self.collection.remove(coded)
 
-
-def make_collection(hasher: AnyHasher = None, ranker: AnyRanker = None, n_dimensions: int | None = None) -> Collection:
-    """Make an empty collection; without any argument, a placeholder until the length of embeddings is known.
-
-    Parameters
-    ----------
-    hasher : fitted Hasher, or path of one, optional
-        Makes the codes; by default they are the signs of the embeddings.
-    ranker : fitted Ranker, or path of one, optional
-        Ranks until the collection learns; by default the magnitudes of a query's numbers weigh its bits.
-    n_dimensions : int, optional
-    """
+def _make_collection(hasher: AnyHasher = None, ranker: AnyRanker = None, n_dimensions: int | None = None) -> Collection:
+    """Make an empty collection; without any argument, a placeholder until the length of embeddings is known."""
     hasher = load_hasher(hasher) if isinstance(hasher, str | os.PathLike) else hasher
     ranker = load_ranker(ranker) if isinstance(ranker, str | os.PathLike) else ranker
     if ranker is not None and n_dimensions is None:

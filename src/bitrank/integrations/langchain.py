@@ -168,7 +168,7 @@ class BitrankVectorStore(VectorStore):
     def _wanted(self, condition: Filter) -> list[str] | None:
         if condition is None:
             return None
-        items = self._documents.items()
+        items = list(self._documents.records.items())
         if callable(condition):
             return [text_id for text_id, record in items if condition(_document(text_id, record))]
         if not isinstance(condition, dict):

@@ -166,7 +166,7 @@ class BitrankVectorStore(BasePydanticVectorStore):
         matches = _condition(filters or MetadataFilters(filters=[]))
         return [
             node_id
-            for node_id, record in self._documents.items()
+            for node_id, record in list(self._documents.records.items())
             if (nodes is None or node_id in nodes)
             and (documents is None or record["ref_doc_id"] in documents)
             and matches(record)

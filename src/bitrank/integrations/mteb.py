@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bitrank.collection import Collection
 from bitrank.core.arrays import to_array
 from bitrank.core.checks import check_count
-from bitrank.integrations.documents import AnyHasher, AnyRanker, make_collection
+from bitrank.integrations.documents import AnyHasher, AnyRanker, Documents
 
 Scores = list[list[float]]
 Places = list[list[int]]
@@ -46,19 +45,15 @@ class BitrankSearchIndex:
 
     def clear(self) -> None:
         """Forget all documents."""
-        self.collection: Collection | None = None  # ids are the places of documents
-        self._place_of: dict[str, int] = {}
+        self._documents = Documents(*self._parts)  # records are the places of documents
 
     def add_documents(self, embeddings: Any, idxs: Sequence[str]) -> None:
         """Add the codes of embeddings of documents."""
         matrix = to_array(embeddings, "embeddings")
         if matrix.ndim != 2 or len(matrix) != len(idxs):
             raise ValueError(f"embeddings must have one row for each of the {len(idxs)} ids, got shape {matrix.shape}")
-        if self.collection is None:
-            self.collection = make_collection(*self._parts, n_dimensions=matrix.shape[1])
-        first = len(self.collection)
-        self.collection.add(matrix)
-        self._place_of |= {text_id: place for place, text_id in enumerate(idxs, first)}
+        first = len(self._documents.records)
+        self._documents.put(idxs, range(first, first + len(idxs)), list(matrix))
 
     def search(
         self,
@@ -75,24 +70,23 @@ class BitrankSearchIndex:
         scores, places : one list per query, nearest first
             Places in the order of the added documents, or in that of the query's list when reranking.
         """
-        check_count("top_k", top_k, 1)
-        matrix = to_array(embeddings, "embeddings")
+        matrix, records = to_array(embeddings, "embeddings"), self._documents.records
+        if not records:
+            raise ValueError("documents must be added before a search, got none")
         if top_ranked is None:
-            return self._search(matrix, top_k)
+            return self._search(matrix, min(check_count("top_k", top_k, 1), len(records)), None, records)
         if query_idx_to_id is None:
             raise ValueError("query_idx_to_id must name the queries when reranking, got None")
-        scores: Scores = [[] for _ in matrix]
-        places: Places = [[] for _ in matrix]
+        found = []
         for row in range(len(matrix)):
-            at = {self._place_of[i]: place for place, i in enumerate(top_ranked.get(query_idx_to_id[row], ()))}
-            if at:
-                (scores[row],), (found,) = self._search(matrix[[row]], top_k, list(at))
-                places[row] = [at[place] for place in found]
-        return scores, places
+            ids = top_ranked.get(query_idx_to_id[row], ())
+            place_of = {text_id: place for place, text_id in enumerate(ids)}
+            found.append(
+                self._search(matrix[[row]], min(top_k, len(ids)), list(ids), place_of) if ids else ([[]], [[]])
+            )
+        return [scores for (scores,), _ in found], [places for _, (places,) in found]
 
-    def _search(self, matrix: Any, top_k: int, among: list[int] | None = None) -> tuple[Scores, Places]:
-        if self.collection is None:
-            raise ValueError("documents must be added before a search, got none")
-        n = len(self.collection) if among is None else len(among)
-        results = self.collection.search(matrix, min(top_k, n), filter=among)
-        return self.collection.similarity(results).tolist(), results.ids.tolist()
+    def _search(self, matrix: Any, k: int, ids: list[str] | None, place_of: Mapping[str, int]) -> tuple[Scores, Places]:
+        collection = self._documents.collection
+        results = collection.search(matrix, k, filter=ids)
+        return collection.similarity(results).tolist(), [[place_of[i] for i in row] for row in results.ids.tolist()]
