@@ -22,7 +22,7 @@ from bitrank.collection.report import PLAIN, CollectionReport, Learned, Version,
 from bitrank.collection.results import CollectionResults, Explanation
 from bitrank.collection.vectors import GivenVectors, check_vectors
 from bitrank.core.arrays import to_array
-from bitrank.core.checks import check_any_rows, check_codes, check_count, n_threads
+from bitrank.core.checks import check_any_rows, check_codes, check_count, check_queries, n_threads
 from bitrank.core.types import Codes, Ids, Queries, n_bytes
 from bitrank.index import Index
 
@@ -320,6 +320,21 @@ class Collection:
             trust = np.full(len(numbers), 0 if name is None else 1, np.float32) if trust is None else trust
             out.explanation = Explanation(trust, [name if name and t > 0 else "plain" for t in trust.tolist()])
         return out
+
+    def queries_for(self, Q: Any) -> Queries:
+        """What `search` asks the codes: a code, weights and trust per query, for an engine or for `bitrank.evaluation`.
+
+        Examples
+        --------
+        >>> Collection.from_codes([[3], [12]]).queries_for(np.uint8([[7]])).weights
+        array([[1., 1., 1., 1., 1., 1., 1., 1.]], dtype=float32)
+        """
+        moment = self._moment
+        queries, trust = self._ask(moment, Q)
+        if isinstance(queries, Queries):
+            return queries
+        codes, weights = check_queries(queries, None, moment.index.n_bits)
+        return Queries(codes, np.ascontiguousarray(np.broadcast_to(weights, (len(codes), moment.index.n_bits))), trust)
 
     def similarity(self, results: CollectionResults) -> npt.NDArray[np.float32]:
         """Similarities that distances stand for: the estimated cosine for sign bits, else 1 where all bits agree.
