@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.collection import folder as files
+from bitrank.collection.engine import EngineIds, EngineItems
 from bitrank.collection.folder import Change, State, Stored
 from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, is_numbers
 from bitrank.collection.moment import Lazy, Moment
@@ -27,6 +28,7 @@ from bitrank.core.types import Codes, Ids, Queries, n_bytes
 from bitrank.index import Index
 
 if TYPE_CHECKING:
+    from bitrank.engines.contract import Engine
     from bitrank.hashing.hasher import Hasher
     from bitrank.ranking import Ranker
 
@@ -59,7 +61,7 @@ class Collection:
 
     def __init__(
         self,
-        index: Index,
+        index: Index | EngineItems,
         ids: ItemIds,
         *,
         hasher: Hasher | None = None,
@@ -197,16 +199,44 @@ class Collection:
         ):
             array = array.astype(np.uint8)
         checked, width = check_any_rows(array, n_bits)
-        n_dimensions = None
-        if hasher is not None:
-            if not hasattr(hasher, "n_bits_"):
-                raise ValueError(f"hasher must be a fitted Hasher, got {hasher!r:.60}")
-            hasher.check_codes(checked)
-            n_dimensions = int(hasher.n_features_in_)
+        n_dimensions = None if hasher is None else _check_fitted(hasher, checked, width)
         index = Index(n_bits=width)
         known, numbers = _start_ids(ids, len(checked), index)
         index.add(checked, numbers)
         return cls(index, known, hasher=hasher, n_dimensions=n_dimensions, random_state=random_state)
+
+    @classmethod
+    def from_engine(cls, engine: Engine, hasher: Hasher | None = None, *, random_state: int | None = None) -> Self:
+        """Make a collection of codes that stay in an engine, such as a table of PostgreSQL.
+
+        Items that are added or removed change the engine at once. What is learned is kept here: `save` writes it with
+        the hasher and without the codes, and `load(path, engine=...)` reads it.
+
+        Parameters
+        ----------
+        engine : Engine
+            What `bitrank.connect` returns.
+        hasher : fitted Hasher, optional
+            What made the codes: queries and new items are then vectors.
+        random_state : int, optional
+
+        Examples
+        --------
+        >>> import bitrank
+        >>> engine = bitrank.connect("memory://")
+        >>> engine.create(n_bits=8)
+        >>> engine.add(np.uint8([[3], [12]]), ids=[7, 5])
+        >>> Collection.from_engine(engine).search(np.uint8([[8]]), k=1).ids
+        array([[5]])
+        """
+        from bitrank.engines.contract import Engine
+
+        if not isinstance(engine, Engine):
+            raise ValueError(f"engine must be what bitrank.connect returns, got {engine!r:.60}")
+        n_dimensions = None if hasher is None else _check_fitted(hasher, engine.sample(1), engine.n_bits)
+        return cls(
+            EngineItems(engine), EngineIds(), hasher=hasher, n_dimensions=n_dimensions, random_state=random_state
+        )
 
     @property
     def ids(self) -> AnyIds:
@@ -637,7 +667,7 @@ class Collection:
             self._changes, self._facts_changed, self._attached = [], False, attachments
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Self:
+    def load(cls, path: str | os.PathLike[str], *, mmap: bool = True, engine: Engine | None = None) -> Self:
         """Read a collection that `save` wrote, or the folder of an `Index`; nothing is unpickled.
 
         Parameters
@@ -645,6 +675,8 @@ class Collection:
         path : str or path
         mmap : bool
             Map the codes into memory instead of reading them.
+        engine : Engine, optional
+            What holds the codes, for a collection that was made by `from_engine`.
 
         Examples
         --------
@@ -660,8 +692,13 @@ class Collection:
                 return older  # type: ignore[return-value]
         stored, state = files.read(path, mmap)
         facts = stored.facts
+        if (stored.index is None) != (engine is not None):
+            needs = (
+                "the engine that holds the codes" if stored.index is None else "None, since the folder has the codes"
+            )
+            raise ValueError(f"engine must be {needs}, got {engine!r:.60}")
         collection = cls(
-            *_replay(stored),
+            *(_replay(stored) if engine is None else (EngineItems(engine), EngineIds())),
             n_dimensions=facts["n_dimensions"],
             metric=facts["metric"],
             random_state=facts["random_state"],
@@ -816,7 +853,7 @@ class Collection:
 
     def _note(self, change: Change) -> None:
         """Remember a change for the journal, while the journal stays small beside what a full save writes."""
-        if self._state is not None and self._changes is not None:
+        if self._state is not None and self._changes is not None and isinstance(self._moment.index, Index):
             self._changes.append(change)
             if not files.fits_journal(self._state, self._changes, len(self), self.bytes_per_item):
                 self._changes = None
@@ -855,7 +892,8 @@ class Collection:
             ids = moment.ids.order
         hasher = None if self._hasher is None else self._hasher.data()
         rankers = {number: ranker.data() for number, ranker in self._rankers().items()}
-        return Stored(moment.index, self._facts(), ids, hasher, rankers)
+        index = moment.index if isinstance(moment.index, Index) else None
+        return Stored(index, self._facts(), ids, hasher, rankers)
 
 
 _collections: weakref.WeakSet[Collection] = weakref.WeakSet()
@@ -869,6 +907,16 @@ def _renew_locks() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _check_fitted(hasher: Hasher, codes: Codes, n_bits: int) -> int:
+    """Dimensions of a hasher that may have made some codes."""
+    if getattr(hasher, "n_bits_", None) is None:
+        raise ValueError(f"hasher must be a fitted Hasher, got {hasher!r:.60}")
+    if hasher.n_bits_ != n_bits:
+        raise ValueError(f"hasher must make codes of {n_bits} bits, got one of {hasher.n_bits_} bits")
+    hasher.check_codes(codes)
+    return int(hasher.n_features_in_)
 
 
 def _start_ids(ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:
@@ -897,9 +945,9 @@ def _scale(queries: Any, n_bits: int, sign_bits: bool) -> tuple[npt.NDArray[Any]
     return total, 1 / np.where(total > 0, total, 1)
 
 
-def _replay(stored: Stored) -> tuple[Index, ItemIds]:
+def _replay(stored: Stored) -> tuple[Any, ItemIds]:
     """Items and ids of a folder, with the changes of its journal."""
-    index = stored.index
+    index: Any = stored.index
     if isinstance(stored.ids, list):
         table = np.empty(len(stored.ids), object)
         table[:] = stored.ids

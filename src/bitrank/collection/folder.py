@@ -80,7 +80,7 @@ class Change(NamedTuple):
 class Stored:
     """What a folder holds."""
 
-    index: Index
+    index: Index | None  # None: the codes are in an engine
     facts: dict[str, Any]  # metric, versions and what else collection.json says
     ids: npt.NDArray[Any] | list[Any] | None
     hasher: bytes | None
@@ -98,7 +98,8 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
         _check_state(folder, expected, replace)
         try:
             entries: dict[str, Any] = {}
-            stored.index.save(folder / f"index-{token}")
+            if stored.index is not None:
+                stored.index.save(folder / f"index-{token}")
             contents: dict[str, tuple[str, bytes]] = {}
             if stored.hasher is not None:
                 contents["hasher"] = f"hasher-{token}.npz", stored.hasher
@@ -110,6 +111,7 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
                 entries[name] = _write_file(folder / file_name, data)
             _write_file(folder / f"journal-{token}.log", b"")
             meta = {"format": FORMAT, "version": VERSION, "token": token, "facts": stored.facts, "files": entries}
+            meta["index"] = stored.index is not None
             with replacing(folder / META) as file:
                 file.write(json.dumps(meta | {"checksum": _checksum(_canonical(meta))}, indent=1).encode())
         except BaseException:
@@ -195,7 +197,8 @@ def _read(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Stored, State
         facts = facts if record["facts"] is None else record["facts"]
         for place, names in enumerate(record["changes"]):
             changes.append(Change(arrays[f"numbers{place}"], arrays.get(f"codes{place}"), names))
-    stored = Stored(Index.load(folder / f"index-{token}", mmap=mmap), facts, None, None, changes=changes)
+    index = Index.load(folder / f"index-{token}", mmap=mmap) if meta.get("index", True) else None
+    stored = Stored(index, facts, None, None, changes=changes)
     versions = {f"ranker {version['number']}" for version in facts["versions"]}
     for name, entry in files.items():
         if name == "ids":

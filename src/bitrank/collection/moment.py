@@ -12,6 +12,7 @@ import numpy.typing as npt
 from bitrank.collection.ids import ItemIds
 from bitrank.collection.report import Version
 from bitrank.core.types import Ids, Queries, n_bytes
+from bitrank.index import Index
 
 # A search is cut into calls of the kernel of about this many bytes of codes, so that Ctrl-C ends it.
 _BYTES_PER_CALL = 2 << 30
@@ -48,7 +49,7 @@ class Lazy:
 class Moment:
     """Items, ids and ranking of one moment."""
 
-    index: Any  # an Index, or an engine
+    index: Any  # an Index, or EngineItems
     ids: ItemIds
     version: Version
     ranker: Lazy | None = None
@@ -56,6 +57,8 @@ class Moment:
     def search(self, queries: Any, k: int, wanted: Ids | None, threads: int) -> tuple[Ids, npt.NDArray[np.float32]]:
         """Search in calls that are short enough for Ctrl-C to be noticed between them."""
         rows = len(queries.codes if isinstance(queries, Queries) else queries)
+        if not isinstance(self.index, Index):
+            return self.index.search(queries, k, filter=wanted, threads=threads)[:2]  # type: ignore[no-any-return]
         size = max(64, _BYTES_PER_CALL // max(1, len(self.index) * n_bytes(self.index.n_bits)))
         parts = []
         for start in range(0, max(rows, 1), size):
