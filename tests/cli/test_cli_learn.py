@@ -68,6 +68,10 @@ def test_labels_with_options_and_roll_back(shop, capsys, printed_json):
     assert main(["learn", "shop.bitrank", "--roll-back", "1", "--json"]) == 0
     assert printed_json()["version"] == {**facts["version"], "number": 3}
     assert_learned_the_same(want, shop.queries)
+    plain.save("shop.bitrank", replace=True)
+    assert main(["learn", "shop.bitrank", "--use", "svm.ranker", "--json"]) == 0
+    assert printed_json()["version"]["kind"] == "elsewhere"
+    assert_learned_the_same(want, shop.queries)
 
 
 def test_vectors_learn_with_features(tmp_path, monkeypatch, itq_digits, capsys):

@@ -17,7 +17,12 @@ from bitrank import _kernel
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n# (src/bitrank/\S+\.py)(?:, in (\w+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-CONTRACTS = {"HASHERS": "hashing/test_hashing.py", "RANKERS": "ranking/test_rankers.py"}
+# Tests of a registry's contract, and the pattern of the functions that run on every entry.
+CONTRACTS = {
+    "HASHERS": ("hashing/test_hashing.py", r"^@every_\w+\n(?:@.*\n)*def (\w+)"),
+    "RANKERS": ("ranking/test_rankers.py", r"^@every_\w+\n(?:@.*\n)*def (\w+)"),
+    "ENGINES": ("engines/test_engines.py", r"^def (test_\w+)\((?:scheme, )?(?:connect|any_index)\b"),
+}
 # An editable install finds its modules before any path does.
 CUSTOMIZE = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in type(f).__module__]"
 
@@ -56,7 +61,9 @@ def copied_package(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("registry", ["HASHERS", pytest.param("RANKERS", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "registry", ["HASHERS", *(pytest.param(name, marks=pytest.mark.slow) for name in ("RANKERS", "ENGINES"))]
+)
 def test_example(copied_package, registry):
     blocks = examples()
     number = [block[1] for block in blocks].index(registry)
@@ -70,8 +77,8 @@ def test_example(copied_package, registry):
     assert not (copied_package / new_file).exists()
     (copied_package / new_file).write_text(source)
 
-    name = re.search(r"^class (\w+)", source, re.MULTILINE)[1]
-    contract = ROOT / "tests" / CONTRACTS[registry]
+    name = re.search(r'^ *"(\w+)"', line)[1]
+    contract, pattern = ROOT / "tests" / CONTRACTS[registry][0], CONTRACTS[registry][1]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", contract, "-k", name],
         cwd=copied_package,
@@ -81,7 +88,7 @@ def test_example(copied_package, registry):
         timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    expected = re.findall(r"^@every_\w+\n(?:@.*\n)*def (\w+)", contract.read_text(encoding="utf-8"), re.MULTILINE)
+    expected = re.findall(pattern, contract.read_text(encoding="utf-8"), re.MULTILINE)
     passed = re.findall(rf"^PASSED .*::(\w+)\[.*{name}", done.stdout, re.MULTILINE)
     assert expected
     assert set(expected) <= set(passed)

@@ -62,7 +62,7 @@ def test_blocks_are_found():
 
 @pytest.mark.parametrize(
     "page",
-    [*PAGES, *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"))],
+    [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"))],
     ids=lambda page: page.name,
 )
 def test_links_have_targets(page):
@@ -73,6 +73,14 @@ def test_links_have_targets(page):
         if anchor:
             headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
             assert anchor in [re.sub(r"[^\w -]", "", heading).replace(" ", "-").lower() for heading in headings], target
+
+
+def test_architecture_names_modules_that_exist():
+    """Every path between backticks is a room, a module or a file of the kernel."""
+    named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert len(named) > 30
+    for path in named:
+        assert (ROOT / path).exists() or (ROOT / "src" / "bitrank" / path).exists(), path
 
 
 def test_readme_shows_the_results_of_the_experiments():

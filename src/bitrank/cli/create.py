@@ -27,7 +27,7 @@ def add_parser(commands: Any) -> None:
         "source",
         type=Path,
         help="vectors (.npy); packed codes (.npy with --codes, .parquet, or a FAISS binary index); or the folder of an "
-        "index",
+        "index or of another collection",
     )
     command.add_argument("--ids", type=Path, help="one id per item: .npy, .csv or .json (default: 0 to n - 1)")
     command.add_argument("--codes", action="store_true", help="the .npy holds packed codes, not vectors")
@@ -68,14 +68,13 @@ def _make(arguments: argparse.Namespace) -> Collection:
         )
     if source.suffix == ".npy":
         return Collection.from_codes(read_array(source), ids, n_bits=n_bits, random_state=seed)
-    from bitrank.index import Index, interchange
+    from bitrank.index import interchange
 
     if ids is not None:
         raise ValueError(f"--ids must be left out for {source}, which has its own, got some")
     if source.is_dir():
-        index = Index.load(source)
-    else:
-        index = interchange.from_file(source, n_bits=n_bits, column=arguments.column, id_column=arguments.id_column)
+        return Collection.load(source, mmap=False)
+    index = interchange.from_file(source, n_bits=n_bits, column=arguments.column, id_column=arguments.id_column)
     return Collection.from_codes(index.codes(index.ids), index.ids, n_bits=index.n_bits, random_state=seed)
 
 

@@ -34,6 +34,7 @@ def add_parser(commands: Any) -> None:
     )
     evidence.add_argument("--clicks", type=Path, nargs="+", help=LOGS)
     evidence.add_argument("--unjudged", type=Path, help=".npy of vectors of queries without judgements")
+    evidence.add_argument("--use", type=Path, metavar="FILE", help="use a saved ranker, which nothing judges here")
     evidence.add_argument("--forget", action="store_true", help="return to the plain ranking")
     evidence.add_argument("--roll-back", type=int, metavar="VERSION", help="return to a version of `bitrank info`")
     command.add_argument("--features", type=Path, help=".npy of the vectors of all items, in the order of ids")
@@ -51,7 +52,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _learn(arguments: argparse.Namespace) -> int:
-    from bitrank import Collection  # slow to import
+    from bitrank import Collection, load_ranker  # slow to import
 
     if arguments.output is not None:
         check_output(arguments.output)
@@ -61,7 +62,9 @@ def _learn(arguments: argparse.Namespace) -> int:
                 "`bitrank weights export RANKER FILE` writes the weights of one"
             )
     collection = Collection.load(arguments.collection)
-    if arguments.forget:
+    if arguments.use is not None:
+        collection.use(load_ranker(arguments.use))
+    elif arguments.forget:
         collection.forget()
     elif arguments.roll_back is not None:
         collection.roll_back(arguments.roll_back)
