@@ -36,9 +36,11 @@ class Segments:
                 npt.NDArray[np.int64],
                 npt.NDArray[np.int64],
                 npt.NDArray[np.uint64] | None,
+                npt.NDArray[np.uint8] | None,
             ]
         ],
         n_bytes: int,
+        n_rest: int = 0,
     ) -> None: ...
 
 class Weightings:
@@ -50,7 +52,18 @@ def search(
     segments: Segments,
     ids: npt.NDArray[np.int64],
     distances: npt.NDArray[np.float32],
-    rows: npt.NDArray[np.int64] | None,
+    threads: int,
+) -> None: ...
+def search_whole(
+    queries: npt.NDArray[np.uint8],
+    weights: Weightings,
+    segments: Segments,
+    shortlist: int,
+    whole_queries: npt.NDArray[np.uint8],
+    whole_weights: npt.NDArray[np.float32],
+    order: npt.NDArray[np.uint16],
+    ids: npt.NDArray[np.int64],
+    distances: npt.NDArray[np.float32],
     threads: int,
 ) -> None: ...
 def search_radius(
@@ -58,7 +71,8 @@ def search_radius(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]: ...
 def score(
     queries: npt.NDArray[np.uint8],
-    weights: Weightings,
+    weights: npt.NDArray[np.float32],
+    order: npt.NDArray[np.uint16],
     segments: Segments,
     rows: npt.NDArray[np.int64],
     out: npt.NDArray[np.float32],

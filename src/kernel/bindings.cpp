@@ -39,10 +39,10 @@ using Result = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
 using Codes = Matrix<const std::uint8_t>;
 using Weights = Matrix<const float>;
 using Bits = Vector<const std::uint16_t>;
-// blocks, bounds, supers, ids, least_ids, wanted
+// blocks, bounds, supers, ids, least_ids, wanted, rest
 using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::uint8_t, 4>,
                                  Array<const std::uint8_t, 3>, Vector<const std::int64_t>, Vector<const std::int64_t>,
-                                 std::optional<Vector<const std::uint64_t>>>;
+                                 std::optional<Vector<const std::uint64_t>>, std::optional<Codes>>;
 
 void require(bool condition, const char *message) {
     if (!condition) throw std::invalid_argument(message);
@@ -108,15 +108,16 @@ bitrank::Order order_of(const Bits &bits) {
     return {bits.shape(0), bits.data()};
 }
 
-bitrank::Segment segment_of(const SegmentArrays &arrays, std::size_t n_bytes) {
-    const auto &[blocks, bounds, supers, ids, least_ids, wanted] = arrays;
+bitrank::Segment segment_of(const SegmentArrays &arrays, std::size_t n_bytes, std::size_t n_rest) {
+    const auto &[blocks, bounds, supers, ids, least_ids, wanted, rest] = arrays;
     const bitrank::Segment out{.n_rows = ids.shape(0),
                                .blocks = blocks.data(),
                                .bounds = bounds.data(),
                                .supers = supers.data(),
                                .ids = ids.data(),
                                .least_ids = least_ids.data(),
-                               .wanted = wanted ? wanted->data() : nullptr};
+                               .wanted = wanted ? wanted->data() : nullptr,
+                               .rest = rest ? rest->data() : nullptr};
     require(blocks.shape(0) == out.n_blocks() && blocks.shape(1) == n_bytes && blocks.shape(2) == bitrank::lane_count,
             "blocks must be (n_blocks, n_bytes, 64)");
     require(bounds.shape(0) == out.n_supers() && bounds.shape(1) == n_bytes && bounds.shape(2) == 2 &&
@@ -126,17 +127,20 @@ bitrank::Segment segment_of(const SegmentArrays &arrays, std::size_t n_bytes) {
             "supers must be (n_supers, n_bytes, 2)");
     require(least_ids.shape(0) == out.n_blocks(), "least_ids must have one value per block");
     require(!wanted || wanted->shape(0) == out.n_blocks(), "wanted must have one word per block");
+    require(n_rest ? rest && rest->shape(0) == out.n_rows && rest->shape(1) == n_rest : !rest,
+            "rest must be (n_rows, n_rest)");
     return out;
 }
 
-// The segments of an index; keeps their arrays.
+// The segments of an index: codes of n_bytes in blocks, and n_rest more row by row. Keeps their arrays.
 struct Segments {
     std::vector<SegmentArrays> arrays;
-    std::size_t n_bytes;
+    std::size_t n_bytes, n_rest;
     std::vector<bitrank::Segment> views;
 
-    Segments(std::vector<SegmentArrays> segments, std::size_t width) : arrays(std::move(segments)), n_bytes(width) {
-        for (const auto &segment : arrays) views.push_back(segment_of(segment, n_bytes));
+    Segments(std::vector<SegmentArrays> segments, std::size_t width, std::size_t width_of_rest)
+        : arrays(std::move(segments)), n_bytes(width), n_rest(width_of_rest) {
+        for (const auto &segment : arrays) views.push_back(segment_of(segment, n_bytes, n_rest));
     }
 };
 
@@ -191,24 +195,61 @@ Result<T> matrix_of(std::vector<T> values, std::size_t n_rows, std::size_t n_col
     return Result<T>(first, {n_rows, n_columns}, owner);
 }
 
-// Fill ids and distances (n_queries, k), and rows unless it is empty, with the k nearest, padded with -1 and infinity.
+bitrank::Whole whole_of(const Codes &queries, const Weights &weights, const Bits &order, const Segments &segments,
+                        std::size_t threads) {
+    const std::size_t n_bits = weights.shape(1);
+    const bitrank::Order bits = order_of(order);
+    require(weights.shape(0) == 1 || weights.shape(0) == queries.shape(0), "weights must have one row, or one per query");
+    require(queries.shape(1) == (n_bits + 7) / 8 && queries.shape(1) == segments.n_bytes + segments.n_rest &&
+                segments.n_bytes == bits.n_bytes() && (segments.n_rest ? bits.n_bits % 8 == 0 : bits.n_bits == n_bits),
+            "queries and both parts of segments must have ceil(n_bits / 8) bytes");
+    return {.queries = queries.data(),
+            .n_queries = queries.shape(0),
+            .weights = weights.data(),
+            .weights_per_query = weights.shape(0) != 1,
+            .n_bits = n_bits,
+            .order = bits,
+            .segments = segments.views,
+            .n_threads = threads,
+            .scanner = chosen_path().scanner};
+}
+
+// Hits as ids and distances, padded with -1 and infinity.
+void write_hits(const std::vector<std::vector<bitrank::Hit>> &hits, std::size_t width, std::int64_t *ids,
+                float *distances) {
+    for (std::size_t q = 0; q < hits.size(); ++q)
+        for (std::size_t i = 0; i < width; ++i) {
+            const bool hit = i < hits[q].size();
+            ids[q * width + i] = hit ? hits[q][i].id : -1;
+            distances[q * width + i] = hit ? hits[q][i].distance : bitrank::infinity;
+        }
+}
+
+// Fill ids and distances (n_queries, k) with the k nearest.
 void search(Codes queries, Weightings &weightings, const Segments &segments, Matrix<std::int64_t> ids,
-            Matrix<float> distances, std::optional<Matrix<std::int64_t>> rows, std::size_t threads) {
+            Matrix<float> distances, std::size_t threads) {
     bitrank::Search task = search_of(queries, weightings, segments, threads);
     const std::size_t n = queries.shape(0);
     task.k = ids.shape(1);
-    require(task.k > 0 && ids.shape(0) == n && distances.shape(0) == n && distances.shape(1) == task.k &&
-                (!rows || (rows->shape(0) == n && rows->shape(1) == task.k)),
-            "ids, distances and rows must be (n_queries, k)");
+    require(task.k > 0 && ids.shape(0) == n && distances.shape(0) == n && distances.shape(1) == task.k,
+            "ids and distances must be (n_queries, k)");
     nb::gil_scoped_release release;
-    const auto hits = bitrank::search(task);
-    for (std::size_t q = 0; q < n; ++q)
-        for (std::size_t i = 0; i < task.k; ++i) {
-            const bool hit = i < hits[q].size();
-            ids.data()[q * task.k + i] = hit ? hits[q][i].id : -1;
-            distances.data()[q * task.k + i] = hit ? hits[q][i].distance : bitrank::infinity;
-            if (rows) rows->data()[q * task.k + i] = hit ? hits[q][i].row : -1;
-        }
+    write_hits(bitrank::search(task), task.k, ids.data(), distances.data());
+}
+
+// Fill ids and distances (n_queries, k) with the k nearest by the whole of the nearest rows by the bits in blocks.
+void search_whole(Codes queries, Weightings &weightings, const Segments &segments, std::size_t shortlist,
+                  Codes whole_queries, Weights weights, Bits order, Matrix<std::int64_t> ids, Matrix<float> distances,
+                  std::size_t threads) {
+    bitrank::Search task = search_of(queries, weightings, segments, threads);
+    const bitrank::Whole whole = whole_of(whole_queries, weights, order, segments, threads);
+    const std::size_t n = queries.shape(0), k = ids.shape(1);
+    task.k = shortlist;
+    require(whole.n_queries == n, "there must be as many queries of both kinds");
+    require(shortlist > 0 && k > 0 && ids.shape(0) == n && distances.shape(0) == n && distances.shape(1) == k,
+            "ids and distances must be (n_queries, k)");
+    nb::gil_scoped_release release;
+    write_hits(bitrank::search_again(whole, bitrank::search(task), k), k, ids.data(), distances.data());
 }
 
 // Ids and distances of all rows within the radius, padded to the longest list.
@@ -223,21 +264,17 @@ auto search_radius(Codes queries, Weightings &weightings, const Segments &segmen
         nb::gil_scoped_release release;
         const auto hits = bitrank::search(task);
         for (const auto &list : hits) width = std::max(width, list.size());
-        ids.assign(hits.size() * width, -1);
-        distances.assign(hits.size() * width, bitrank::infinity);
-        for (std::size_t q = 0; q < hits.size(); ++q)
-            for (std::size_t i = 0; i < hits[q].size(); ++i) {
-                ids[q * width + i] = hits[q][i].id;
-                distances[q * width + i] = hits[q][i].distance;
-            }
+        ids.resize(hits.size() * width);
+        distances.resize(hits.size() * width);
+        write_hits(hits, width, ids.data(), distances.data());
     }
     const std::size_t n = queries.shape(0);
     return std::make_tuple(matrix_of(std::move(ids), n, width), matrix_of(std::move(distances), n, width));
 }
 
-void score(Codes queries, Weightings &weightings, const Segments &segments, Matrix<const std::int64_t> rows,
+void score(Codes queries, Weights weights, Bits order, const Segments &segments, Matrix<const std::int64_t> rows,
            Matrix<float> out, std::size_t threads) {
-    const bitrank::Search task = search_of(queries, weightings, segments, threads);
+    const bitrank::Whole task = whole_of(queries, weights, order, segments, threads);
     require(rows.shape(0) == queries.shape(0) && out.shape(0) == rows.shape(0) && out.shape(1) == rows.shape(1),
             "rows and out must be (n_queries, n)");
     nb::gil_scoped_release release;
@@ -345,12 +382,14 @@ NB_MODULE(_kernel, module) {
                "out"_a.noconvert(), "threads"_a = 1);
     module.def("hamming", &hamming, "queries"_a, "codes"_a, "out"_a.noconvert(), "threads"_a = 1);
     nb::class_<Segments>(module, "Segments")
-        .def(nb::init<std::vector<SegmentArrays>, std::size_t>(), "segments"_a, "n_bytes"_a);
+        .def(nb::init<std::vector<SegmentArrays>, std::size_t, std::size_t>(), "segments"_a, "n_bytes"_a, "n_rest"_a = 0);
     nb::class_<Weightings>(module, "Weightings").def(nb::init<const Weights &, const Bits &>(), "weights"_a, "order"_a);
     module.def("search", &search, "queries"_a, "weights"_a, "segments"_a, "ids"_a.noconvert(), "distances"_a.noconvert(),
-               "rows"_a.noconvert().none(), "threads"_a);
+               "threads"_a);
+    module.def("search_whole", &search_whole, "queries"_a, "weights"_a, "segments"_a, "shortlist"_a, "whole_queries"_a,
+               "whole_weights"_a, "order"_a, "ids"_a.noconvert(), "distances"_a.noconvert(), "threads"_a);
     module.def("search_radius", &search_radius, "queries"_a, "weights"_a, "segments"_a, "radius"_a, "threads"_a);
-    module.def("score", &score, "queries"_a, "weights"_a, "segments"_a, "rows"_a, "out"_a.noconvert(), "threads"_a);
+    module.def("score", &score, "queries"_a, "weights"_a, "order"_a, "segments"_a, "rows"_a, "out"_a.noconvert(), "threads"_a);
     module.def("sorted_rows", &sorted_rows, "codes"_a, "ids"_a, "order"_a, "rows"_a.noconvert(), "threads"_a);
     module.def("build", &build, "codes"_a, "rows"_a, "order"_a, "blocks"_a.noconvert(), "bounds"_a.noconvert(),
                "supers"_a.noconvert(), "threads"_a);

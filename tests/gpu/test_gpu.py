@@ -223,6 +223,10 @@ def test_a_saved_index_and_its_weights(gpu, tmp_path):
         cpu.remove(cpu.ids[::2])
         assert_equal(gpu.Index.from_index(cpu).search(queries, 20), cpu.search(queries, 20))
     assert len(gpu.Index.from_index(Index(n_bits=98))) == 0
+    parts = Index(codes, n_bits=98, n_scanned=40)
+    parts.remove(np.arange(0, 500, 3))
+    whole = gpu.Index.from_index(parts)
+    np.testing.assert_array_equal(whole.codes(parts.ids), parts.codes(parts.ids))
     assert index._store.chunks[0].ids is not None
     assert gpu.Index.from_index(Index(codes, n_bits=98))._store.chunks[0].ids is None
 

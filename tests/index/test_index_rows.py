@@ -111,8 +111,8 @@ def test_order_quality_is_the_share_of_weight_that_the_sort_settles():
 
 
 def test_the_heaviest_bits_come_first():
-    assert bit_order(3, np.float32([1, 3, 2])).tolist() == [1, 2, 0]
-    assert bit_order(3, None).tolist() == [0, 1, 2]
+    assert bit_order(np.float32([1, 3, 2])).tolist() == [1, 2, 0]
+    assert bit_order(np.ones(3)).tolist() == [0, 1, 2]
 
 
 def test_search_while_rows_and_weights_change():

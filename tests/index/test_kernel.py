@@ -30,7 +30,7 @@ def calls():
     """Return one call per function of the kernel, long enough for a waiting thread to wake up during it."""
     codes, queries = random_codes(20_000), random_codes(8)
     weights = RNG.random((8, N_BITS), np.float32)
-    ids, order = np.arange(len(codes)), bit_order(N_BITS, None)
+    ids, order = np.arange(len(codes)), bit_order(np.ones(N_BITS))
     segment = build(codes, ids, order, 1)
     segments, weightings = _kernel.Segments([segment], codes.shape[1]), _kernel.Weightings(weights, order)
     nearest = np.empty((8, 100), np.int64), np.empty((8, 100), np.float32)
@@ -50,9 +50,12 @@ def calls():
         "weighted_hamming": lambda: k.weighted_hamming(queries, codes, weights, floats),
         "weighted_hamming_to_rows": lambda: k.weighted_hamming_to_rows(queries, codes, rows, weights, floats),
         "hamming": lambda: k.hamming(queries, codes, counts),
-        "search": lambda: k.search(queries, weightings, segments, *nearest, None, 1),
+        "search": lambda: k.search(queries, weightings, segments, *nearest, 1),
+        "search_whole": lambda: k.search_whole(
+            queries, weightings, segments, 1000, queries, weights, order, *nearest, 1
+        ),
         "search_radius": lambda: k.search_radius(queries, weightings, segments, np.inf, 1),
-        "score": lambda: k.score(queries, weightings, segments, rows, floats, 1),
+        "score": lambda: k.score(queries, weights, order, segments, rows, floats, 1),
         "sorted_rows": lambda: k.sorted_rows(codes, ids, order, sorted_rows, 1),
         "build": lambda: k.build(codes, sorted_rows, order, *parts, 1),
         "restore": lambda: k.restore(segment.blocks, order, np.empty_like(codes), 1),

@@ -96,7 +96,8 @@ Search task_of(const Data &data, const Built &built, const std::string &path, st
                           .supers = built.supers.data(),
                           .ids = built.ids.data(),
                           .least_ids = built.least_ids.data(),
-                          .wanted = masked ? built.wanted.data() : nullptr};
+                          .wanted = masked ? built.wanted.data() : nullptr,
+                          .rest = nullptr};
     return {.queries = data.queries.data(),
             .n_queries = data.n_queries,
             .weights = data.weights.data(),
@@ -141,7 +142,16 @@ void test_search(std::size_t n_cases) {
             std::vector<std::int64_t> rows;
             for (std::size_t q = 0; q < data.n_queries; ++q)
                 rows.insert(rows.end(), {static_cast<std::int64_t>(row), -1});
-            score(task, rows.data(), 2, scores.data());
+            const bitrank::Whole whole{.queries = task.queries,
+                                       .n_queries = task.n_queries,
+                                       .weights = task.weights,
+                                       .weights_per_query = task.weights_per_query,
+                                       .n_bits = data.n_bits,
+                                       .order = task.order,
+                                       .segments = task.segments,
+                                       .n_threads = n_threads,
+                                       .scanner = task.scanner};
+            score(whole, rows.data(), 2, scores.data());
             for (std::size_t q = 0; q < data.n_queries; ++q) {
                 check(scores[2 * q] == reference_distance(data, built, row, q), "the same score", where);
                 check(std::isinf(scores[2 * q + 1]), "row -1 at infinity", where);

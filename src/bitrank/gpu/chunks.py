@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import _kernel
 from bitrank.core.checks import n_threads
 from bitrank.core.types import Codes, Ids, n_bytes
 from bitrank.index import Index
-from bitrank.index import segments as index_segments
+from bitrank.index.segments import LANES, restore
 
 # Neighbours are merged into chunks of up to this size: every chunk is a row of the kernels' table.
 MERGED_BYTES = 1 << 26
@@ -137,13 +136,11 @@ def words(live: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
 def pieces_of(index: Index, size: int = MERGED_BYTES) -> Iterator[tuple[Codes, Ids]]:
     """Codes and ids of the rows of an `Index`, at most so many bytes at once: a mapped index is read piece by piece."""
     snapshot = index._snapshot
-    width = n_bytes(snapshot.n_bits)
-    step = max(1, size // (width * index_segments.LANES))
+    step = max(1, size // (n_bytes(snapshot.n_bits) * LANES))
     for segment in snapshot.segments:
-        live = None if segment.wanted is None else index_segments.flags(segment)
         for start in range(0, len(segment.blocks), step):
-            taken = slice(start * index_segments.LANES, (start + step) * index_segments.LANES)
-            ids = segment.ids[taken]
-            codes = np.empty((len(ids), width), np.uint8)
-            _kernel.restore(segment.blocks[start : start + step], snapshot.order, codes, n_threads())
-            yield (codes, ids) if live is None else (codes[live[taken]], ids[live[taken]])
+            blocks, rows = slice(start, start + step), slice(start * LANES, (start + step) * LANES)
+            wanted = None if segment.wanted is None else segment.wanted[blocks]
+            rest = None if segment.rest is None else segment.rest[rows]
+            part = segment._replace(blocks=segment.blocks[blocks], ids=segment.ids[rows], wanted=wanted, rest=rest)
+            yield restore(part, snapshot.order, n_threads())

@@ -21,15 +21,18 @@ from bitrank.core.checks import (
     check_method,
     check_queries,
     check_radius,
+    check_weights,
 )
 from bitrank.core.codes import nearest, sample_rows
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
 from bitrank.index import storage
-from bitrank.index.segments import order_quality
-from bitrank.index.snapshot import Snapshot
+from bitrank.index.segments import Order, bit_order, order_quality
+from bitrank.index.snapshot import Asked, Snapshot
 
 # Sort the rows again when new weights bring the order's quality below this: docs/search.md has the measurement.
 POOR_ORDER = 0.7
+# Rows whose rest is read by default: this many per result, and at least SHORTLIST.
+SHORTLIST, SHORTLIST_PER_RESULT = 100, 4
 
 _alive: weakref.WeakSet[Index] = weakref.WeakSet()
 
@@ -50,6 +53,12 @@ class Index:
         Unique and not negative; 0 to n - 1 by default.
     weights : float array of shape (n_bits,), optional
         Default weights of searches; None is plain Hamming distance.
+    n_scanned : int, optional
+        Scan the first bits of every code only, the head, a multiple of 8. The rest lies row by row, on disk if the
+        index is loaded so, and is read for a shortlist. By default all bits are scanned, and search is exact.
+    query_weights : float array of shape (n_scanned,), optional
+        Mean weight that queries give each scanned bit: bits and rows are sorted by it where there are no `weights`.
+        Results do not depend on it.
 
     Examples
     --------
@@ -57,6 +66,10 @@ class Index:
     >>> index = Index(pack([[1, 0, 1], [1, 1, 0], [0, 0, 1]]), n_bits=3, weights=[4, 2, 1])
     >>> index.search(pack([[1, 0, 0]]), k=2)
     Results(ids=array([[0, 1]]), distances=array([[1., 2.]], dtype=float32))
+    >>> codes = np.random.default_rng(0).integers(0, 256, (1000, 16), dtype=np.uint8)
+    >>> Index(codes, n_scanned=32).search(codes[:2], k=1, shortlist=50).ids
+    array([[0],
+           [1]])
     """
 
     def __init__(
@@ -66,6 +79,8 @@ class Index:
         n_bits: int | None = None,
         ids: npt.ArrayLike | None = None,
         weights: npt.ArrayLike | None = None,
+        n_scanned: int | None = None,
+        query_weights: npt.ArrayLike | None = None,
     ) -> None:
         if codes is None and n_bits is None:
             raise ValueError("n_bits must be an int for an index without codes, got None")
@@ -74,7 +89,12 @@ class Index:
         if n_bits is not None and not (isinstance(n_bits, Integral) and 0 < n_bits < 1 << 16):
             raise ValueError(f"n_bits must be from 1 to 65535, got {n_bits!r}")
         codes, self._n_bits = (None, int(n_bits or 0)) if codes is None else check_any_rows(codes, n_bits)
-        self._snapshot = Snapshot(self._n_bits)
+        n_scanned = self._n_bits if n_scanned is None else check_count("n_scanned", n_scanned, 1)
+        if n_scanned > self._n_bits or (n_scanned % 8 and n_scanned < self._n_bits):
+            raise ValueError(
+                f"n_scanned must be a multiple of 8 up to {self._n_bits}, the bits of a code, got {n_scanned}"
+            )
+        self._snapshot = Snapshot(self._n_bits, _order(n_scanned, query_weights))
         self._mapped = False
         self._weights = check_index_weights(weights, self._n_bits)
         self._unlock()
@@ -92,6 +112,17 @@ class Index:
         98
         """
         return self._n_bits
+
+    @property
+    def n_scanned(self) -> int:
+        """Bits of a code that are scanned; all, or its first.
+
+        Examples
+        --------
+        >>> Index(n_bits=98).n_scanned, Index(n_bits=98, n_scanned=32).n_scanned
+        (98, 32)
+        """
+        return len(self._snapshot.order)
 
     @property
     def weights(self) -> Weights | None:
@@ -182,7 +213,8 @@ class Index:
 
     def __repr__(self) -> str:
         weighted = "weighted" if self._weights is not None else "plain"
-        return f"Index({len(self)} codes of {self._n_bits} bits, {weighted})"
+        scanned = f", {self.n_scanned} scanned" if self.n_scanned < self._n_bits else ""
+        return f"Index({len(self)} codes of {self._n_bits} bits{scanned}, {weighted})"
 
     def add(self, codes: Codes, ids: npt.ArrayLike | None = None) -> None:
         """Add rows.
@@ -268,16 +300,22 @@ class Index:
         *,
         method: Method = "exact",
         candidates: int | None = None,
+        shortlist: int | None = None,
         filter: npt.ArrayLike | None = None,  # noqa: A002
         threads: int | None = None,
     ) -> Results:
         """Find the k nearest rows of each query.
 
+        With `n_scanned`, find the rows nearest by their heads, exactly, and of these, the shortlist, the k nearest by
+        whole codes.
+
         Parameters
         ----------
         queries : Queries, uint8 array of shape (n_queries, ceil(n_bits / 8)), or float array (n_queries, n_bits)
             What a ranker's `queries_for` returns; packed codes; or reals, whose signs are the code and whose
-            magnitudes multiply the weights (the asymmetric distance).
+            magnitudes multiply the weights (the asymmetric distance). With `n_scanned` also a tuple of two, the first
+            over the scanned bits, which chooses the shortlist, and the second over all, which ranks it: without one,
+            None, the head ranks alone.
         k : int
         weights : float array of shape (n_bits,) or (n_queries, n_bits), optional
             Those of the index by default; must be None for `Queries`, which have their own.
@@ -286,6 +324,8 @@ class Index:
             it is neither exact nor faster here, and exists to compare with engines that have no other method.
         candidates : int, optional
             Rows that "rerank" fetches per query; ten times k by default, and at least 1000.
+        shortlist : int, optional
+            Rows whose rest is read, at least k; four times k by default, and at least 100. With `n_scanned` only.
         filter : bool array of shape (len(index),) or int array, optional
             Rows to consider: a mask in the order of `ids`, or a list of ids.
         threads : int, optional
@@ -308,12 +348,19 @@ class Index:
         k = check_count("k", k, 1)
         n_candidates = check_method(method, k, candidates)
         snapshot = self._snapshot
-        codes, rows = self._check_queries(queries, weights)
-        if n_candidates is None:
-            return Results(*snapshot.search(codes, rows, k, filter, threads))
-        plain = np.ones((1, self._n_bits), np.float32)
-        ids, numbers = snapshot.search_numbers(codes, plain, n_candidates, filter, threads)
-        return nearest(ids, snapshot.score(codes, rows, numbers, threads), k)
+        head, whole = self._check_parts(queries, weights, self.n_scanned < self._n_bits)
+        if whole is None:
+            return snapshot.search(*head, k, filter, threads)
+        if shortlist is not None and (head is whole or check_count("shortlist", shortlist, 1) < k):
+            wanted = "None for an index that scans all bits" if head is whole else f"at least k, {k}"
+            raise ValueError(f"shortlist must be {wanted}, got {shortlist!r}")
+        if n_candidates is not None:
+            plain = np.ones((1, self.n_scanned), np.float32)
+            return snapshot.search_whole((head[0], plain), whole, n_candidates, k, filter, threads)
+        if head is whole:
+            return snapshot.search(*whole, k, filter, threads)
+        n_kept = max(SHORTLIST, SHORTLIST_PER_RESULT * k) if shortlist is None else shortlist
+        return snapshot.search_whole(head, whole, n_kept, k, filter, threads)
 
     def search_radius(
         self,
@@ -335,8 +382,16 @@ class Index:
                [ 1, -1]])
         """
         limit = check_radius(radius)
+        snapshot = self._snapshot
         codes, rows = self._check_queries(queries, weights)
-        return Results(*self._snapshot.search_radius(codes, rows, limit, filter, threads))
+        if self.n_scanned == self._n_bits:
+            return snapshot.search_radius(codes, rows, limit, filter, threads)
+        # No head is farther than the whole code: of their sums in float32 neither.
+        ids = snapshot.search_radius(*self._head_of(codes, rows), limit, filter, threads).ids
+        distances = snapshot.score(codes, rows, _numbers(snapshot, ids), threads)
+        out = ids.copy(), distances.copy()
+        out[0][distances > limit], out[1][distances > limit] = -1, np.inf
+        return nearest(*out, int((out[0] >= 0).sum(axis=1).max(initial=0)))
 
     def rerank(
         self,
@@ -374,9 +429,7 @@ class Index:
             )
         ids = np.sort(ids.astype(np.int64), axis=1)
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
-        numbers = np.full(ids.shape, -1, np.int64)
-        numbers[ids != -1] = snapshot.numbers(ids[ids != -1])
-        return nearest(ids, snapshot.score(codes, rows, numbers, threads), k)
+        return nearest(ids, snapshot.score(codes, rows, _numbers(snapshot, ids), threads), k)
 
     def distances(
         self,
@@ -400,8 +453,13 @@ class Index:
         numbers = snapshot.numbers(check_ids(ids))
         return snapshot.score(codes, rows, np.tile(numbers, (len(codes), 1)), threads)
 
-    def optimize(self) -> None:
-        """Sort all rows for the current weights and drop removed ones, while searches continue.
+    def optimize(self, query_weights: npt.ArrayLike | None = None) -> None:
+        """Sort all rows for the current weights, or for others, and drop removed ones, while searches continue.
+
+        Parameters
+        ----------
+        query_weights : float array of shape (n_scanned,), optional
+            As for the class.
 
         Examples
         --------
@@ -410,7 +468,9 @@ class Index:
         """
         with self._writing:
             codes, ids = self._snapshot.export()
-            self._snapshot = Snapshot(self._n_bits).add(codes, ids, self._weights)
+            order = self._snapshot.order if query_weights is None else _order(self.n_scanned, query_weights)
+            weights = self._weights if query_weights is None else None
+            self._snapshot = Snapshot(self._n_bits, order).add(codes, ids, weights)
             self._mapped = False
 
     def order_quality(self) -> float:
@@ -426,7 +486,7 @@ class Index:
         """
         if self._weights is None or not len(self):
             return 1.0
-        return order_quality(self._snapshot.order, self._weights, len(self))
+        return order_quality(self._snapshot.order, self._weights[: self.n_scanned], len(self))
 
     def export(self) -> tuple[Codes, Ids]:
         """All codes, packed as they were added, and their ids, in no particular order.
@@ -479,7 +539,7 @@ class Index:
 
     @classmethod
     def _of(cls, snapshot: Snapshot, weights: Weights | None, mapped: bool = False) -> Index:
-        index = cls(n_bits=snapshot.n_bits, weights=weights)
+        index = cls(n_bits=snapshot.n_bits, n_scanned=len(snapshot.order), weights=weights)
         index._snapshot, index._mapped = snapshot, mapped
         return index
 
@@ -494,6 +554,28 @@ class Index:
             self._sorter = threading.Thread(target=self.optimize, name="bitrank-sort")
             self._sorter.start()
 
+    def _check_parts(self, queries: Any, weights: npt.ArrayLike | None, in_parts: bool) -> tuple[Asked, Asked | None]:
+        """Heads of queries and whole ones: the same where all bits are scanned, None where the heads rank alone."""
+        if not in_parts or isinstance(queries, Queries) or not isinstance(queries, tuple):
+            whole = self._check_queries(queries, weights)
+            return self._head_of(*whole) if in_parts else whole, whole
+        if weights is not None:
+            raise ValueError("weights must be None for queries in two parts, got both")
+        if len(queries) != 2:
+            raise ValueError(f"queries in parts must be a tuple of two, (head, whole), got {len(queries)}")
+        head = check_queries(queries[0], None, self.n_scanned)
+        if queries[1] is None:
+            return head, None
+        whole = check_queries(queries[1], None, self._n_bits)
+        if len(head[0]) != len(whole[0]):
+            raise ValueError(f"queries must have as many heads as whole ones, got {len(head[0])} and {len(whole[0])}")
+        return head, whole
+
+    def _head_of(self, codes: Codes, weights: Weights | None) -> Asked:
+        """The part of queries that asks the scanned bits."""
+        weights = None if weights is None else np.ascontiguousarray(np.atleast_2d(weights)[:, : self.n_scanned])
+        return np.ascontiguousarray(codes[:, : self.n_scanned // 8]), weights
+
     def _check_queries(self, queries: AnyQueries, weights: npt.ArrayLike | None) -> tuple[Codes, Weights | None]:
         """Codes and rows of weights, or the weights of the index themselves, which have been checked."""
         if weights is None and not isinstance(queries, Queries):
@@ -502,6 +584,23 @@ class Index:
                 return check_codes(array, self._n_bits, name="queries"), self._weights
             weights = self._weights
         return check_queries(queries, weights, self._n_bits)
+
+
+def _order(n_scanned: int, query_weights: npt.ArrayLike | None) -> Order:
+    """Bits in the order of the weight that queries give them, or as they are."""
+    if query_weights is None:
+        return np.arange(n_scanned, dtype=np.uint16)
+    weights = check_weights(query_weights, n_scanned)
+    if weights.ndim != 1:
+        raise ValueError(f"query_weights must be one vector of {n_scanned}, got shape {weights.shape}")
+    return bit_order(weights)
+
+
+def _numbers(snapshot: Snapshot, ids: Ids) -> Ids:
+    """Row numbers of ids, -1 for -1."""
+    numbers = np.full(ids.shape, -1, np.int64)
+    numbers[ids != -1] = snapshot.numbers(ids[ids != -1])
+    return numbers
 
 
 def _unlock_all() -> None:

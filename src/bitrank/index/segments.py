@@ -22,12 +22,13 @@ class Segment(NamedTuple):
     supers: npt.NDArray[np.uint8]  # (n_supers, n_bytes, 2): bits that all rows of a super-block share
     ids: Ids
     least_ids: Ids  # one per block
-    wanted: npt.NDArray[np.uint64] | None  # one bit per row, unset for removed rows; None if none is removed
+    wanted: npt.NDArray[np.uint64] | None = None  # one bit per row, unset for removed rows; None if none is removed
+    rest: Codes | None = None  # (n_rows, n_bytes_of_rest): the bytes after those in blocks, row by row
 
 
-def bit_order(n_bits: int, weights: Weights | None) -> Order:
+def bit_order(weights: Weights) -> Order:
     """Bits in the order by which rows are sorted: the heaviest first."""
-    return np.argsort(-np.ones(n_bits) if weights is None else -weights, kind="stable").astype(np.uint16)
+    return np.argsort(-weights, kind="stable").astype(np.uint16)
 
 
 def order_quality(order: Order, weights: Weights, n_rows: int) -> float:
@@ -39,25 +40,29 @@ def order_quality(order: Order, weights: Weights, n_rows: int) -> float:
 
 def build(codes: Codes, ids: Ids, order: Order, threads: int) -> Segment:
     """Sort codes by the bits of `order` and lay them out for the kernel."""
-    n, width = codes.shape
+    n, width = len(codes), n_bytes(len(order))
+    head, rest = np.ascontiguousarray(codes[:, :width]), codes[:, width:]
     if n >= 1 << 32:
         raise ValueError(f"an index must have fewer than 2**32 rows, got {n}")
     n_blocks = -(-n // LANES)
     n_supers = -(-n_blocks // LANES)
     rows = np.empty(n, np.uint32)
-    _kernel.sorted_rows(codes, ids, order, rows, threads)
+    _kernel.sorted_rows(head, ids, order, rows, threads)
     blocks = _aligned((n_blocks, width, LANES))
     bounds = _aligned((n_supers, width, 2, LANES))
     supers = _aligned((n_supers, width, 2))
-    _kernel.build(codes, rows, order, blocks, bounds, supers, threads)
+    _kernel.build(head, rows, order, blocks, bounds, supers, threads)
     ids = ids[rows]
-    return Segment(blocks, bounds, supers, ids, np.minimum.reduceat(ids, np.arange(0, n, LANES)), None)
+    least_ids = np.minimum.reduceat(ids, np.arange(0, n, LANES))
+    return Segment(blocks, bounds, supers, ids, least_ids, None, rest[rows] if rest.shape[1] else None)
 
 
 def restore(segment: Segment, order: Order, threads: int) -> tuple[Codes, Ids]:
     """Codes, as they were added, and ids of the rows that are not removed."""
     codes = np.empty((len(segment.ids), n_bytes(len(order))), np.uint8)
     _kernel.restore(segment.blocks, order, codes, threads)
+    if segment.rest is not None:
+        codes = np.concatenate([codes, segment.rest], axis=1)
     if segment.wanted is None:
         return codes, segment.ids
     kept = flags(segment)
@@ -72,7 +77,7 @@ def pick(segment: Segment, order: Order, numbers: Ids) -> Codes:
         rows[: len(numbers)] = segment.blocks[numbers // LANES, :, numbers % LANES]
         blocks = np.ascontiguousarray(rows.reshape(-1, LANES, codes.shape[1]).swapaxes(1, 2))
         _kernel.restore(blocks, order, codes, 1)
-    return codes
+    return codes if segment.rest is None else np.concatenate([codes, segment.rest[numbers]], axis=1)
 
 
 def flags(segment: Segment) -> npt.NDArray[np.bool_]:

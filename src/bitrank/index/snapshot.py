@@ -11,17 +11,18 @@ import numpy.typing as npt
 from bitrank import _kernel
 from bitrank.core.arrays import to_array
 from bitrank.core.checks import check_ids, n_threads
-from bitrank.core.types import Codes, Ids, Weights, n_bytes
+from bitrank.core.types import Codes, Ids, Results, Weights, n_bytes
 from bitrank.index.lookup import Lookup
 from bitrank.index.segments import Order, Segment, bit_order, build, count, flags, pick, restore, words
 
+Asked = tuple[Codes, Weights | None]  # codes of queries, and rows of weights or one vector; None is one per bit
+
 
 class Snapshot:
-    """Segments that share one order of bits."""
+    """Segments that share one order of the bits in blocks: all of them, or the first, a multiple of 8."""
 
-    def __init__(self, n_bits: int, order: Order | None = None, segments: tuple[Segment, ...] = ()) -> None:
-        self.n_bits = n_bits
-        self.order = np.arange(n_bits, dtype=np.uint16) if order is None else order
+    def __init__(self, n_bits: int, order: Order, segments: tuple[Segment, ...] = ()) -> None:
+        self.n_bits, self.order = n_bits, order
         self.segments = segments
         self._lookups: dict[int, Lookup] = {}
         self._largest: int | None = None
@@ -81,8 +82,8 @@ class Snapshot:
         if parts:
             if len(parts) > 1:
                 codes, ids = np.concatenate([c for c, _ in parts]), np.concatenate([i for _, i in parts])
-            if not segments:
-                order = bit_order(self.n_bits, weights)
+            if not segments and weights is not None:
+                order = bit_order(weights[: len(order)])
             segments.append(build(codes, ids, order, n_threads()))
         out = self._with(order, segments)
         out._largest = largest
@@ -150,54 +151,64 @@ class Snapshot:
 
     def search(
         self, queries: Codes, weights: Weights | None, k: int, wanted: npt.ArrayLike | None, threads: int | None
-    ) -> tuple[Ids, npt.NDArray[np.float32]]:
-        """Ids and distances of the k nearest rows."""
-        ids, distances = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
-        arrays = ids, distances, None
-        _kernel.search(queries, self._weightings(weights), self._views(wanted), *arrays, n_threads(threads))
-        return ids, distances
+    ) -> Results:
+        """The k nearest rows by the bits in blocks."""
+        out = _room(len(queries), k)
+        _kernel.search(queries, self._weightings(weights), self._views(wanted), *out, n_threads(threads))
+        return out
 
-    def search_numbers(
-        self, queries: Codes, weights: Weights | None, k: int, wanted: npt.ArrayLike | None, threads: int | None
-    ) -> tuple[Ids, Ids]:
-        """Ids and row numbers of the k nearest rows."""
-        shape = len(queries), k
-        ids, distances, numbers = np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.int64)
-        arrays = ids, distances, numbers
-        _kernel.search(queries, self._weightings(weights), self._views(wanted), *arrays, n_threads(threads))
-        return ids, numbers
+    def search_whole(
+        self,
+        head: Asked,
+        whole: Asked,
+        shortlist: int,
+        k: int,
+        wanted: npt.ArrayLike | None,
+        threads: int | None,
+    ) -> Results:
+        """The k nearest rows by whole codes of a shortlist: the nearest rows by the bits in blocks."""
+        out, views = _room(len(head[0]), k), self._views(wanted)
+        asked = shortlist, whole[0], self._rows(whole[1]), self.order
+        _kernel.search_whole(head[0], self._weightings(head[1]), views, *asked, *out, n_threads(threads))
+        return out
 
     def search_radius(
         self, queries: Codes, weights: Weights | None, radius: float, wanted: npt.ArrayLike | None, threads: int | None
-    ) -> tuple[Ids, npt.NDArray[np.float32]]:
-        """Ids and distances of all rows within the radius."""
+    ) -> Results:
+        """All rows within the radius, by the bits in blocks."""
         weightings, views = self._weightings(weights), self._views(wanted)
         ids, distances = _kernel.search_radius(queries, weightings, views, radius, n_threads(threads))
-        return ids.view(np.int64), distances
+        return Results(ids.view(np.int64), distances)
 
     def score(
         self, queries: Codes, weights: Weights | None, numbers: Ids, threads: int | None
     ) -> npt.NDArray[np.float32]:
-        """Distances of each query to its row of `numbers`; those to row -1 are infinite."""
-        out = np.empty(numbers.shape, np.float32)
-        _kernel.score(queries, self._weightings(weights), self._views(None), numbers, out, n_threads(threads))
+        """Distances, by whole codes, of each query to its row of `numbers`; those to row -1 are infinite."""
+        out, views = np.empty(numbers.shape, np.float32), self._views(None)
+        _kernel.score(queries, self._rows(weights), self.order, views, numbers, out, n_threads(threads))
         return out
+
+    def _rows(self, weights: Weights | None) -> Weights:
+        """Weights of whole codes as rows."""
+        return np.ones((1, self.n_bits), np.float32) if weights is None else np.atleast_2d(weights)
 
     def _weightings(self, weights: Weights | None) -> _kernel.Weightings:
         """Weights for the kernel: rows, or the vector of the index, which is prepared once; None is one per bit."""
         if weights is not None and weights.ndim == 2:
             return _kernel.Weightings(weights, self.order)
         if self._prepared is None or self._prepared[0] is not weights:
-            vector = np.ones(self.n_bits, np.float32) if weights is None else weights
+            vector = np.ones(len(self.order), np.float32) if weights is None else weights
             self._prepared = weights, _kernel.Weightings(vector[None], self.order)
         return self._prepared[1]
 
     def _views(self, wanted: npt.ArrayLike | None) -> _kernel.Segments:
         """Segments for the kernel."""
+        n_head = n_bytes(len(self.order))
+        widths = n_head, n_bytes(self.n_bits) - n_head
         if wanted is not None:
-            return _kernel.Segments(self.filtered(wanted), n_bytes(self.n_bits))
+            return _kernel.Segments(self.filtered(wanted), *widths)
         if self._all_views is None:
-            self._all_views = _kernel.Segments(self.segments, n_bytes(self.n_bits))
+            self._all_views = _kernel.Segments(self.segments, *widths)
         return self._all_views
 
     def _ids_of_segments(self) -> list[Ids]:
@@ -213,3 +224,8 @@ class Snapshot:
         out = Snapshot(self.n_bits, order, tuple(segments))
         out._lookups = {id(s.ids): self._lookups[id(s.ids)] for s in segments if id(s.ids) in self._lookups}
         return out
+
+
+def _room(n_queries: int, k: int) -> Results:
+    """Where the kernel writes results."""
+    return Results(np.empty((n_queries, k), np.int64), np.empty((n_queries, k), np.float32))

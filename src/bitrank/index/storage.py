@@ -22,11 +22,11 @@ import numpy.typing as npt
 from bitrank import _kernel
 from bitrank.core.checks import n_threads
 from bitrank.core.files import locked, replacing, sync
-from bitrank.core.types import Weights
+from bitrank.core.types import Weights, n_bytes
 from bitrank.index.segments import Segment
 from bitrank.index.snapshot import Snapshot
 
-VERSION = 1
+VERSIONS = 1, 2  # 2: an index in two parts
 META = "meta.json"
 DTYPES = {
     "blocks": "|u1",
@@ -35,6 +35,7 @@ DTYPES = {
     "ids": "<i8",
     "least_ids": "<i8",
     "wanted": "<u8",
+    "rest": "|u1",
     "order": "<u2",
     "weights": "<f4",
 }
@@ -76,7 +77,7 @@ def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | No
             files = {name: _write_array(folder, f"{token}-{name}.npy", array) for name, array in arrays.items()}
             meta = {
                 "format": "bitrank index",
-                "version": VERSION,
+                "version": VERSIONS[len(snapshot.order) < snapshot.n_bits],
                 "n_bits": snapshot.n_bits,
                 "n_codes": len(snapshot),
                 "n_segments": len(snapshot.segments),
@@ -118,8 +119,9 @@ def read_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise IndexFormatError(f"{file} is damaged: {error}") from None
     if not isinstance(meta, dict) or meta.get("format") != "bitrank index":
         raise IndexFormatError(f"{file} is not of an index")
-    if meta.get("version") != VERSION:
-        raise IndexFormatError(f"{file} has format version {meta.get('version')!r}; this bitrank reads {VERSION}")
+    if meta.get("version") not in VERSIONS:
+        known = " and ".join(map(str, VERSIONS))
+        raise IndexFormatError(f"{file} has format version {meta.get('version')!r}; this bitrank reads {known}")
     if meta.pop("checksum", None) != _meta_checksum(meta):
         raise IndexFormatError(f"{file} is damaged: its checksum does not fit")
     return meta
@@ -133,18 +135,16 @@ def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Snapshot, Wei
     with ThreadPoolExecutor(n_threads()) as pool:
         read = pool.map(lambda name: _read_array(folder, name, meta["files"][name], mmap), meta["files"])
         arrays = dict(zip(meta["files"], read, strict=True))
-    segments = tuple(
-        Segment(
-            arrays[f"blocks-{number}"],
-            arrays[f"bounds-{number}"],
-            arrays[f"supers-{number}"],
-            arrays[f"ids-{number}"],
-            arrays[f"least_ids-{number}"],
-            arrays.get(f"wanted-{number}"),
-        )
-        for number in range(meta["n_segments"])
-    )
-    return Snapshot(meta["n_bits"], np.array(arrays["order"]), segments), arrays.get("weights")
+    segments = []
+    n_rest = n_bytes(meta["n_bits"]) - n_bytes(len(arrays["order"]))
+    for number in range(meta["n_segments"]):
+        kinds: dict[str, Any] = {name: arrays.get(f"{name}-{number}") for name in Segment._fields}
+        segments.append(Segment(**kinds))
+        n = len(kinds["ids"])
+        if (kinds["rest"].shape if kinds["rest"] is not None else (n, 0)) != (n, n_rest):
+            file = folder / meta["files"].get(f"rest-{number}", {"name": META})["name"]
+            raise IndexFormatError(f"{file} must hold the rest of {n} codes, {n_rest} bytes each")
+    return Snapshot(meta["n_bits"], np.array(arrays["order"]), tuple(segments)), arrays.get("weights")
 
 
 def _read_array(folder: Path, name: str, entry: dict[str, Any], mmap: bool) -> npt.NDArray[Any]:

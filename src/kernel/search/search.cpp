@@ -87,35 +87,102 @@ std::vector<std::vector<Hit>> search(const Search &given) {
     return out;
 }
 
-void score(const Search &given, const std::int64_t *rows, std::size_t n_columns, float *out) {
-    const Search task = given.with_prepared_weights();
-    const std::size_t n_bytes = task.order.n_bytes();
-    parallel_for(task.n_queries, task.n_threads, [&](std::size_t q) {
-        const auto weighting = task.weighting(q);
-        Query query(task.queries + q * n_bytes, *weighting, *task.scanner);
-        std::size_t columns[rows_together], n = 0;
-        float distances[rows_together];
-        const auto flush = [&] {
-            query.distances(distances);
-            for (std::size_t i = 0; i < n; ++i) out[columns[i]] = distances[i];
-            n = 0;
-        };
-        for (std::size_t i = q * n_columns; i < (q + 1) * n_columns; ++i) {
-            out[i] = infinity;
-            auto row = static_cast<std::size_t>(rows[i]);
-            if (rows[i] < 0) continue;
-            for (const Segment &segment : task.segments) {
-                if (row < segment.n_rows) {
-                    columns[n] = i;
-                    query.set_row(n++, segment.blocks + row / lane_count * n_bytes * lane_count + row % lane_count);
-                    if (n == rows_together) flush();
-                    break;
-                }
-                row -= segment.n_rows;
-            }
+namespace {
+
+// Where bits of the caller lie in rows of both parts.
+struct Layout {
+    std::size_t n_bytes, n_scanned;  // bytes of a code, and of those in blocks
+    std::vector<std::uint16_t> positions;
+    std::vector<BitPlace> places;
+
+    explicit Layout(const Whole &task)
+        : n_bytes((task.n_bits + 7) / 8), n_scanned(task.order.n_bytes()), positions(task.n_bits), places(task.n_bits) {
+        for (std::size_t i = 0; i < task.n_bits; ++i) {
+            const std::size_t bit = i < task.order.n_bits ? task.order.bits[i] : i;
+            positions[bit] = static_cast<std::uint16_t>(i);
+            places[bit] = {static_cast<std::uint32_t>(i / 8 * rows_together), (0x80u >> i % 8) * 0x01010101u};
         }
-        if (n) flush();
+    }
+};
+
+// Set distance_of(i) to the distance of query q to row_of(i), for i < n.
+template <typename RowOf, typename DistanceOf>
+void score_rows(const Whole &task, const Layout &layout, std::size_t q, std::size_t n, RowOf row_of,
+                DistanceOf distance_of) {
+    std::vector<std::uint8_t> code(layout.n_bytes, 0), joined(layout.n_bytes);
+    for (std::size_t bit = 0; bit < task.n_bits; ++bit)
+        if (task.queries[q * layout.n_bytes + bit / 8] & 0x80 >> bit % 8)
+            code[layout.positions[bit] / 8] |= static_cast<std::uint8_t>(0x80 >> layout.positions[bit] % 8);
+    const float *weights = task.weights + (task.weights_per_query ? q * task.n_bits : 0);
+    const std::size_t n_rest = layout.n_bytes - layout.n_scanned;
+    std::vector<std::uint32_t> differences(layout.n_bytes * rows_together, 0);
+    std::size_t columns[rows_together], count = 0;
+    float distances[rows_together];
+    const auto flush = [&] {
+        task.scanner->distances(differences.data(), layout.places.data(), weights, task.n_bits, distances);
+        for (std::size_t i = 0; i < count; ++i) distance_of(columns[i]) = distances[i];
+        count = 0;
+    };
+    for (std::size_t i = 0; i < n; ++i) {
+        distance_of(i) = infinity;
+        auto row = static_cast<std::size_t>(row_of(i));
+        if (row_of(i) < 0) continue;
+        for (const Segment &segment : task.segments) {
+            if (row < segment.n_rows) {
+                const std::uint8_t *lane = segment.blocks + row / lane_count * layout.n_scanned * lane_count + row % lane_count;
+                if (n_rest) {
+                    for (std::size_t byte = 0; byte < layout.n_scanned; ++byte) joined[byte] = lane[byte * lane_count];
+                    std::copy_n(segment.rest + row * n_rest, n_rest, joined.data() + layout.n_scanned);
+                }
+                task.scanner->set_row(n_rest ? joined.data() : lane, n_rest ? 1 : lane_count, code.data(), layout.n_bytes,
+                                      count, differences.data());
+                columns[count++] = i;
+                if (count == rows_together) flush();
+                break;
+            }
+            row -= segment.n_rows;
+        }
+    }
+    if (count) flush();
+}
+
+// Fetch the rest of the rows of hits, which lie far apart.
+void prefetch(const Whole &task, const Layout &layout, const std::vector<Hit> &hits) {
+    const std::size_t n_rest = layout.n_bytes - layout.n_scanned;
+    for (const Hit &hit : hits) {
+        auto row = static_cast<std::size_t>(hit.row);
+        for (const Segment &segment : task.segments) {
+            if (row < segment.n_rows) {
+                const std::uint8_t *first = segment.rest + row * n_rest;
+                for (std::size_t byte = 0; byte < n_rest; byte += 64) __builtin_prefetch(first + byte);
+                break;
+            }
+            row -= segment.n_rows;
+        }
+    }
+}
+
+}  // namespace
+
+void score(const Whole &task, const std::int64_t *rows, std::size_t n_columns, float *out) {
+    const Layout layout(task);
+    parallel_for(task.n_queries, task.n_threads, [&](std::size_t q) {
+        score_rows(task, layout, q, n_columns, [&](std::size_t i) { return rows[q * n_columns + i]; },
+                   [&](std::size_t i) -> float & { return out[q * n_columns + i]; });
     });
+}
+
+std::vector<std::vector<Hit>> search_again(const Whole &task, std::vector<std::vector<Hit>> hits, std::size_t k) {
+    const Layout layout(task);
+    parallel_for(task.n_queries, task.n_threads, [&](std::size_t q) {
+        std::vector<Hit> &list = hits[q];
+        prefetch(task, layout, list);
+        score_rows(task, layout, q, list.size(), [&](std::size_t i) { return list[i].row; },
+                   [&](std::size_t i) -> float & { return list[i].distance; });
+        std::sort(list.begin(), list.end());
+        list.resize(std::min(k, list.size()));
+    });
+    return hits;
 }
 
 }  // namespace bitrank

@@ -21,6 +21,7 @@ struct Segment {
     const std::int64_t *ids;
     const std::int64_t *least_ids;  // one per block
     const std::uint64_t *wanted;  // one bit per row; nullptr selects all
+    const std::uint8_t *rest;     // the bytes after those in blocks, row by row; nullptr if there are none
 
     std::size_t n_blocks() const { return (n_rows + lane_count - 1) / lane_count; }
     std::size_t n_supers() const { return (n_rows + super_rows - 1) / super_rows; }
@@ -67,8 +68,24 @@ constexpr std::size_t all_rows = ~std::size_t{0};
 // Hits per query, nearest first.
 std::vector<std::vector<Hit>> search(const Search &given);
 
+// Queries over whole codes: the bits of the segments' order, and after them those of `Segment::rest`.
+struct Whole {
+    const std::uint8_t *queries;  // n_queries x n_bytes, bits in the caller's order
+    std::size_t n_queries;
+    const float *weights;         // n_bits, or n_queries x n_bits
+    bool weights_per_query;
+    std::size_t n_bits;
+    Order order;                  // of the bits in blocks: all, or whole bytes
+    std::vector<Segment> segments;
+    std::size_t n_threads;
+    const Scanner *scanner;
+};
+
 // Exact distances to chosen rows, numbered across all segments; row -1 is at infinity. rows and out are
 // n_queries x n_columns.
-void score(const Search &given, const std::int64_t *rows, std::size_t n_columns, float *out);
+void score(const Whole &task, const std::int64_t *rows, std::size_t n_columns, float *out);
+
+// The k nearest by the whole of the hits of a search.
+std::vector<std::vector<Hit>> search_again(const Whole &task, std::vector<std::vector<Hit>> hits, std::size_t k);
 
 }  // namespace bitrank
