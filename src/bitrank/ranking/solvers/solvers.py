@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -160,29 +161,11 @@ def pgd(objective: Objective, start: Array | None = None, *, tol: float = 1e-6, 
     >>> pgd(Objective(constraints, 1.0, 0.0, prior=np.ones(2))).weights.round(3)
     array([1.4, 0.6])
     """
-    weights = _feasible(objective, start)
-    value, gradient = objective.value_and_gradient(weights)
-    step = 1.0 / max(float(np.abs(gradient).max()), 1e-12)
-    recent = [value]
-    for n_iter in range(max_iter + 1):
-        gap = duality_gap(weights, gradient)
-        if gap <= tol * value or n_iter == max_iter:
-            break
-        direction = np.maximum(weights - step * gradient, 0.0) - weights
-        slope = float(gradient @ direction)
-        length = 1.0
-        while True:
-            new = weights + length * direction
-            new_value, new_gradient = objective.value_and_gradient(new)
-            if new_value <= max(recent) + 1e-4 * length * slope or length < 1e-12:
-                break
-            length *= 0.5
-        moved, turned = new - weights, new_gradient - gradient
-        curvature = float(moved @ turned)
-        step = float(moved @ moved) / curvature if curvature > 0 else step
-        weights, value, gradient = new, new_value, new_gradient
-        recent = [*recent[-9:], value]
-    return Solution(weights, value, gap, n_iter)
+
+    def move(weights: Array, gradient: Array, step: float, length: float) -> Array:
+        return weights + length * (np.maximum(weights - step * gradient, 0.0) - weights)
+
+    return _descend(objective, _feasible(objective, start), 1.0, move, np.positive, tol, max_iter)
 
 
 def egd(objective: Objective, start: Array | None = None, *, tol: float = 1e-6, max_iter: int = 20_000) -> Solution:
@@ -196,24 +179,45 @@ def egd(objective: Objective, start: Array | None = None, *, tol: float = 1e-6, 
     >>> egd(Objective(constraints, 1.0, 0.0, prior=np.ones(2))).weights.round(3)
     array([1.4, 0.6])
     """
-    weights = np.maximum(_feasible(objective, start), 1e-6)
+
+    def move(weights: Array, gradient: Array, step: float, length: float) -> Array:
+        return weights * np.exp(np.clip(-step * length * gradient, -2.0, 2.0))
+
+    return _descend(objective, np.maximum(_feasible(objective, start), 1e-6), 0.1, move, np.log, tol, max_iter)
+
+
+def _descend(
+    objective: Objective,
+    weights: Array,
+    first: float,
+    move: Callable[[Array, Array, float, float], Array],
+    measure: Callable[[Array], Array],
+    tol: float,
+    max_iter: int,
+) -> Solution:
+    """Descend with spectral steps and a non-monotone line search.
+
+    `move` goes from weights against a gradient, by a step and a share of it; `measure` gives the coordinates of the
+    geometry that curvature is measured in: w, or log w for the entropy's. The first step is `first` over the largest
+    slope.
+    """
     value, gradient = objective.value_and_gradient(weights)
-    step = 0.1 / max(float(np.abs(gradient).max()), 1e-12)
+    step = first / max(float(np.abs(gradient).max()), 1e-12)
     recent = [value]
     for n_iter in range(max_iter + 1):
         gap = duality_gap(weights, gradient)
         if gap <= tol * value or n_iter == max_iter:
             break
+        length = 1.0
         while True:
-            new = weights * np.exp(np.clip(-step * gradient, -2.0, 2.0))
+            new = move(weights, gradient, step, length)
             new_value, new_gradient = objective.value_and_gradient(new)
-            if new_value <= max(recent) + 1e-4 * float(gradient @ (new - weights)) or step < 1e-300:
+            if new_value <= max(recent) + 1e-4 * float(gradient @ (new - weights)) or length < 1e-12:
                 break
-            step *= 0.5
-        moved, turned = np.log(new / weights), new_gradient - gradient
-        # The spectral step of the entropy's geometry: curvature along the step, measured in log w.
-        curvature = float((new - weights) @ turned)
-        step = float((new - weights) @ moved) / curvature if curvature > 0 else 2 * step
+            length *= 0.5
+        moved, curvature = new - weights, float((new - weights) @ (new_gradient - gradient))
+        if curvature > 0:
+            step = float(moved @ (measure(new) - measure(weights))) / curvature
         weights, value, gradient = new, new_value, new_gradient
         recent = [*recent[-9:], value]
     return Solution(weights, value, gap, n_iter)
