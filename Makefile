@@ -116,6 +116,7 @@ coverage: browser
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/flat.py
+	$(BIN)/python benchmarks/learned_query.py
 
 # Both ways of searching on every engine that runs here, and the tables of docs/scale.md.
 bench-engines: $(VENV)/test.installed

@@ -16,7 +16,7 @@ from bitrank.ranking.networks.batches import LabelBatches
 from bitrank.ranking.networks.loss import Adam
 from bitrank.ranking.networks.network import Network, start_network, train
 from bitrank.ranking.registry import FORMAT, VERSION
-from bitrank.ranking.trust import Unlabelled, trust_in_classes
+from bitrank.ranking.trust import Calibration, Unlabelled
 
 
 def fast(**options):
@@ -74,7 +74,7 @@ def test_bare_codes_get_what_the_gate_chose_for_them():
     bare = ranker.queries_for(codes[:50], collection=codes)
     assert bare.weights[:, :2].mean() > 2 * bare.weights[:, 2:].mean(), "the accepted part tells bits from noise"
     trust = ranker.queries_for(codes).trust
-    np.testing.assert_array_equal(trust, trust_in_classes(codes, ranker.sample_, None))
+    np.testing.assert_array_equal(trust, Calibration(ranker.sample_).trust(codes))
     assert trust.min() == 0
     asked = ranker.queries_for(values[:50], collection=codes)
     np.testing.assert_allclose(asked.weights * np.abs(values).mean(), np.abs(values[:50]), rtol=1e-5)

@@ -1,9 +1,14 @@
 """Trust per query: classes that were never seen are told from the training rows and the collection."""
 
+import copy
 import functools
+import gc
+import pickle
+import weakref
 
 import numpy as np
 import pytest
+from sklearn.isotonic import IsotonicRegression
 
 from bitrank import ITQ, Index, QueryVectorRanker
 from bitrank.core.codes import distances, hamming, pack
@@ -13,12 +18,11 @@ from bitrank.ranking import QueryAdaptiveRanker
 from bitrank.ranking.trust import (
     MOST_ROWS,
     NO_DOUBT,
+    Calibration,
+    Calibrations,
     Doubt,
     nearness,
     sample_collection,
-    trust_in_classes,
-    trust_in_queries,
-    unlabelled_items,
 )
 
 N_BITS = 64
@@ -33,15 +37,48 @@ def clusters():
     return hasher.transform(X), labels[:4000].astype(int), hasher.project(X)
 
 
-def test_nearness_is_the_mean_of_the_nearest():
-    codes = clusters()[0][:407]
-    found = np.sort(hamming(codes[:7], codes[7:]), axis=1)[:, 1:5].mean(axis=1)
-    np.testing.assert_allclose(nearness(codes[:7], codes[7:]), found)
-    with_itself = hamming(codes[:7], codes).astype(float)
-    with_itself[np.arange(7), np.arange(7)] = np.inf
+def plain_nearness(codes, sample, itself=None):
+    """By all distances, and without an index."""
+    found = hamming(codes, sample).astype(float)
+    if itself is not None:
+        found[np.arange(len(codes)), itself] = np.inf
+    n_near = min(len(sample) - (itself is not None), 1 + max(3, round(0.01 * len(sample))))
+    return np.sort(found, axis=1)[:, :n_near][:, min(1, n_near - 1) :].mean(axis=1)
+
+
+@pytest.mark.parametrize("n", [2, 4, 90, 400])
+def test_nearness_is_the_mean_of_the_nearest(n):
+    codes = clusters()[0][: n + 7]
+    np.testing.assert_allclose(nearness(codes[:7], Index(codes[7:])), plain_nearness(codes[:7], codes[7:]))
     np.testing.assert_allclose(
-        nearness(codes[:7], codes, np.arange(7)), np.sort(with_itself, axis=1)[:, 1:5].mean(axis=1)
+        nearness(codes[:2], Index(codes), among=True), plain_nearness(codes[:2], codes, np.arange(2))
     )
+
+
+def plain_trust(codes, sample, collection, doubt):
+    """The trust of bitrank before it kept samples: all distances, and scikit-learn's prediction."""
+    seen = plain_nearness(sample, collection) - plain_nearness(sample, sample, np.arange(len(sample)))
+    items = plain_nearness(collection, collection, np.arange(len(collection))) - plain_nearness(collection, sample)
+    share = min(1.0, 2 * max(1e-3, float((items >= np.median(seen)).mean())))
+    weights = np.repeat([1 / len(seen), 1 / len(items)], [len(seen), len(items)])
+    curve = IsotonicRegression(y_min=1e-3, y_max=1 - 1e-3, out_of_bounds="clip")
+    curve.fit(np.concatenate([seen, items]), np.repeat([1.0, 0.0], [len(seen), len(items)]), weights)
+    p = curve.predict(plain_nearness(codes, collection) - plain_nearness(codes, sample))
+    probability = (1.2 * share * p / (1 - p)).clip(0, 1)
+    least = doubt.probability * (min(1.0, (1 - share) / doubt.newness) if doubt.newness else 1)
+    return (probability - least).clip(0) / (1 - least)
+
+
+@pytest.mark.parametrize("doubt", [NO_DOUBT, Doubt(0.85), Doubt(0.7, newness=0.2)])
+def test_trust_is_as_before(doubt):
+    codes, y, _ = clusters()
+    sample, collection, queries = codes[:900][y[:900] < 6], codes[1000:2500], codes[2500:]
+    found = Calibration(sample, collection, "labels", doubt).trust(queries)
+    want = plain_trust(queries, sample, collection, doubt)
+    assert found.dtype == np.float32
+    assert 0.2 < want.mean() < 0.8
+    np.testing.assert_allclose(found, want, atol=0.01)
+    np.testing.assert_allclose(found.mean(), want.mean(), atol=1e-4)
 
 
 @pytest.mark.parametrize("low", [True, False])
@@ -50,19 +87,19 @@ def test_seen_classes_are_trusted_and_new_ones_are_not(low):
     train, rest = codes[:2000][(y[:2000] < 5) == low], codes[2000:]
     seen = (y[2000:] < 5) == low
     for doubt, least, most in ((Doubt(0.85), 0.35, 0.05), (NO_DOUBT, 0.6, 0.2)):
-        trust = trust_in_classes(rest, train, rest, doubt)
+        trust = Calibration(train, rest, "labels", doubt).trust(rest)
         assert trust.dtype == np.float32
         assert ((trust >= 0) & (trust <= 1)).all()
         assert trust[seen].mean() > least
         assert trust[~seen].mean() < most
-    careful = trust_in_classes(rest, train, None)
+    careful = Calibration(train).trust(rest)
     assert careful[~seen].mean() < 0.08
     assert careful[seen].mean() > 0.3
 
 
 def test_where_all_classes_were_seen_all_queries_are_trusted():
     codes, *_ = clusters()
-    assert trust_in_classes(codes[2000:], codes[:2000], codes[2000:]).mean() > 0.9
+    assert Calibration(codes[:2000], codes[2000:]).trust(codes[2000:]).mean() > 0.9
 
 
 def test_doubt_is_less_where_little_of_the_collection_is_new():
@@ -70,7 +107,8 @@ def test_doubt_is_less_where_little_of_the_collection_is_new():
     for n_new, scaled in ((5, True), (0, False)):
         train, rest = codes[:2000][y[:2000] >= n_new], codes[2000:]
         always, by_share, never = (
-            trust_in_classes(rest, train, rest, doubt) for doubt in (Doubt(0.7), Doubt(0.7, newness=0.2), NO_DOUBT)
+            Calibration(train, rest, "labels", doubt).trust(rest)
+            for doubt in (Doubt(0.7), Doubt(0.7, newness=0.2), NO_DOUBT)
         )
         assert (always <= by_share).all()
         assert (by_share <= never).all()
@@ -79,9 +117,9 @@ def test_doubt_is_less_where_little_of_the_collection_is_new():
 
 def test_items_of_new_classes_are_told_from_those_of_seen_ones():
     codes, y, _ = clusters()
-    assert unlabelled_items(codes, None) is None
-    assert unlabelled_items(codes, codes[:9]) is None
-    items = unlabelled_items(codes[:2000][y[:2000] < 5], codes[2000:])
+    assert Calibration(codes).unlabelled is None
+    assert Calibration(codes, codes[:9]).unlabelled is None
+    items = Calibration(codes[:2000][y[:2000] < 5], codes[2000:]).unlabelled
     np.testing.assert_array_equal(items.codes, codes[2000:])
     assert items.newness[y[2000:] >= 5].mean() > 0.75 > 0.4 > items.newness[y[2000:] < 5].mean()
 
@@ -89,8 +127,10 @@ def test_items_of_new_classes_are_told_from_those_of_seen_ones():
 def test_queries_unlike_the_training_queries_are_not_trusted():
     codes, *_ = clusters()
     like, unlike = (
-        trust_in_queries(codes[600:], codes[:600]),
-        trust_in_queries(pack(np.random.default_rng(0).integers(2, size=(200, N_BITS))), codes[:2000]),
+        Calibration(codes[:600], learned_from="pairs").trust(codes[600:]),
+        Calibration(codes[:2000], learned_from="pairs").trust(
+            pack(np.random.default_rng(0).integers(2, size=(200, N_BITS)))
+        ),
     )
     assert like.mean() > 0.9
     assert unlike.mean() < 0.05
@@ -108,6 +148,112 @@ def test_a_collection_is_codes_or_an_index():
     for bad in (codes[:, :4], codes.astype(int), "codes"):
         with pytest.raises(ValueError, match="collection"):
             sample_collection(bad, N_BITS)
+
+
+# What is kept ---------------------------------------------------------------------------------------------------------
+
+
+class Engine:
+    """A collection that only draws samples, and counts how often."""
+
+    def __init__(self, codes):
+        self.stored, self.n_drawn = codes, 0
+
+    def sample(self, n):
+        self.n_drawn += 1
+        return self.stored[:n]
+
+
+def calibrations(n_bits=16, n=400):
+    made, kept = [], Calibrations()
+
+    def make(codes):
+        made.append(codes)
+        return Calibration(codes)
+
+    codes = np.random.default_rng(0).integers(256, size=(n, n_bits // 8), dtype=np.uint8)
+    return made, lambda collection: kept.of(collection, n_bits, make), codes
+
+
+def test_a_calibration_is_made_once_and_again_when_a_twentieth_of_an_index_has_changed():
+    made, of, codes = calibrations()
+    index = Index(codes)
+    first = of(index)
+    assert of(index) is first
+    index.add(codes[:10])
+    index.update([3], codes[:1])
+    index.remove([7])
+    assert of(index) is first, "13 of 400 rows have changed"
+    assert of(index.copy()) is first
+    index.update(np.arange(20, 30), codes[:10])
+    second = of(index)
+    assert second is not first
+    assert of(index) is second
+    assert of(Index(codes)) is not first, "another index, though of the same rows"
+    assert [len(drawn) for drawn in made] == [400, 409, 400]
+
+
+def test_engines_are_asked_for_samples_once_and_again_after_a_while(monkeypatch):
+    made, of, codes = calibrations()
+    engine, now = Engine(codes), [1000.0]
+    monkeypatch.setattr("bitrank.ranking.trust.time.monotonic", lambda: now[0])
+    assert of(engine) is of(engine)
+    now[0] += 599
+    of(engine)
+    assert engine.n_drawn == len(made) == 1
+    now[0] += 2
+    of(engine)
+    assert engine.n_drawn == len(made) == 2
+
+
+def test_codes_are_told_by_what_they_hold_and_few_calibrations_are_kept():
+    made, of, codes = calibrations()
+    assert of(codes) is of(codes.copy())
+    changed = codes.copy()
+    changed[0] ^= 1
+    assert of(changed) is not of(codes)
+    for row in range(5):
+        of(codes[row:])
+    assert len(made) == 6  # the first is that of all rows
+    of(changed)
+    assert len(made) == 7, "no longer kept"
+
+
+@pytest.fixture(scope="module")
+def learned():
+    codes, y, _ = clusters()
+    rows = np.flatnonzero(y[:1000] < 5)
+    return QueryVectorRanker(n_steps=40, n_hidden=16, scoring="map", random_state=0).fit(codes[rows], y[rows])
+
+
+def test_a_calibration_stands_for_its_collection(learned, monkeypatch):
+    codes = clusters()[0]
+    assert learned.blend_ > 0
+    index = Index(codes[2000:])
+    calibration = learned.calibrate(index)
+    assert learned.calibrate(index) is calibration
+    for queries in (codes[1000:1040], codes[1000:1001]):
+        by_index, by_calibration = (learned.queries_for(queries, collection=c) for c in (index, calibration))
+        for one, other in zip(by_index, by_calibration, strict=True):
+            np.testing.assert_array_equal(one, other)
+    other = copy.deepcopy(learned)
+    for again in (other, pickle.loads(pickle.dumps(learned))):
+        np.testing.assert_array_equal(
+            again.queries_for(codes[1000:1040], collection=index).weights,
+            learned.queries_for(codes[1000:1040], collection=index).weights,
+        )
+    other.fit(codes[:900], clusters()[1][:900])
+    with pytest.raises(ValueError, match="collection must be a calibration of this ranker, got another's"):
+        other.queries_for(codes[:3], collection=calibration)
+    assert other.calibrate(index) is not calibration
+
+
+def test_a_collection_is_let_go_with_its_calibration(learned):
+    index = Index(clusters()[0][2000:2500])
+    reference = weakref.ref(learned.calibrate(index))
+    del index
+    gc.collect()
+    assert reference() is None
 
 
 @pytest.mark.parametrize(

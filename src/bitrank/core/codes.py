@@ -55,6 +55,9 @@ def unpack(codes: Codes, n_bits: int) -> npt.NDArray[np.uint8]:
     return np.unpackbits(check_codes(codes, n_bits), axis=1, count=n_bits)
 
 
+_SIGNS = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1), np.float32(1), np.float32(-1))
+
+
 def signs(codes: Codes, n_bits: int) -> npt.NDArray[np.float32]:
     """Unpack codes into +1 and -1, for which a weighted Hamming distance is an inner product.
 
@@ -63,8 +66,7 @@ def signs(codes: Codes, n_bits: int) -> npt.NDArray[np.float32]:
     >>> signs(pack([[1, 0, 1]]), n_bits=3)
     array([[ 1., -1.,  1.]], dtype=float32)
     """
-    table = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1), np.float32(1), np.float32(-1))
-    return np.ascontiguousarray(table[codes].reshape(len(codes), 8 * codes.shape[1])[:, :n_bits])
+    return np.ascontiguousarray(_SIGNS[codes].reshape(len(codes), 8 * codes.shape[1])[:, :n_bits])
 
 
 def split_vectors(vectors: npt.ArrayLike) -> tuple[Codes, Weights]:

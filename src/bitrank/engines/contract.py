@@ -73,8 +73,7 @@ class Engine(ABC):
         """Draw n codes, or all where there are fewer: the same ones while the collection stays the same.
 
         Rankers tell from them which queries are like what they learned from. `queries_for(…, collection=engine)` draws
-        a sample at every call, for which most engines read all ids: where queries come one by one, draw it once and
-        pass the codes.
+        a sample at the first call, for which most engines read all ids, and again after ten minutes.
         """
         return self._sample(check_count("n", n, 1))
 

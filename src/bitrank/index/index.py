@@ -37,6 +37,10 @@ SHORTLIST, SHORTLIST_PER_RESULT = 100, 4
 _alive: weakref.WeakSet[Index] = weakref.WeakSet()
 
 
+class _Origin:
+    """What an index and its copies have in common."""
+
+
 class Index:
     """Exact top-k search by weighted Hamming distance.
 
@@ -95,7 +99,7 @@ class Index:
                 f"n_scanned must be a multiple of 8 up to {self._n_bits}, the bits of a code, got {n_scanned}"
             )
         self._snapshot = Snapshot(self._n_bits, _order(n_scanned, query_weights))
-        self._mapped = False
+        self._mapped, self._origin, self._n_changes = False, _Origin(), 0
         self._weights = check_index_weights(weights, self._n_bits)
         self._unlock()
         _alive.add(self)
@@ -157,6 +161,11 @@ class Index:
         return self._snapshot.ids()
 
     @property
+    def age(self) -> tuple[object, int]:
+        """What the rows began as, the same object for copies, and how many were added or removed since."""
+        return self._origin, self._n_changes
+
+    @property
     def largest_id(self) -> int:
         """The largest id, or -1 without rows: rows added without ids get the numbers after it.
 
@@ -194,7 +203,9 @@ class Index:
         >>> len(index), len(other)
         (2, 1)
         """
-        return self._of(self._snapshot, self._weights, self._mapped)
+        other = self._of(self._snapshot, self._weights, self._mapped)
+        other._origin, other._n_changes = self._origin, self._n_changes
+        return other
 
     def __copy__(self) -> Index:
         return self.copy()
@@ -236,6 +247,7 @@ class Index:
         codes = check_codes(codes, self._n_bits)
         with self._writing:
             self._snapshot = self._snapshot.add(codes, self._snapshot.new_ids(len(codes), ids), self._weights)
+            self._n_changes += len(codes)
 
     def remove(self, ids: npt.ArrayLike) -> None:
         """Remove rows by id; an unknown id is a ValueError, and nothing is removed.
@@ -249,7 +261,9 @@ class Index:
         [1]
         """
         with self._writing:
-            self._snapshot = self._snapshot.remove(check_ids(ids))
+            checked = check_ids(ids)
+            self._snapshot = self._snapshot.remove(checked)
+            self._n_changes += len(checked)
 
     def update(self, ids: npt.ArrayLike, codes: Codes) -> None:
         """Replace the codes of existing rows, for all of them at once.
@@ -266,6 +280,7 @@ class Index:
         checked = check_ids(ids, len(codes))
         with self._writing:
             self._snapshot = self._snapshot.remove(checked).add(codes, checked, self._weights)
+            self._n_changes += 2 * len(checked)
 
     def codes(self, ids: npt.ArrayLike) -> Codes:
         """Codes of the rows of the list `ids`, in its order; an unknown id is a ValueError.

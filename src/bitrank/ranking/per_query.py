@@ -15,14 +15,7 @@ from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, 
 from bitrank.ranking.gate.folds import Validation
 from bitrank.ranking.gate.report import Scoring
 from bitrank.ranking.ranker import Ranker
-from bitrank.ranking.trust import (
-    MOST_ROWS,
-    Doubt,
-    sample_collection,
-    trust_in_classes,
-    trust_in_clicks,
-    trust_in_queries,
-)
+from bitrank.ranking.trust import MOST_ROWS, Calibration, Calibrations, Doubt
 
 _EVIDENCE = ("labels", "pairs", "vectors", "clicks")
 
@@ -61,14 +54,32 @@ class PerQueryRanker(Ranker):
     def _trust(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Weights:
         if self._blend_for(queries, features) == 0 or self.learned_from_ == "vectors":
             return np.ones(len(queries.codes), np.float32)  # nothing was learned of some queries alone
-        if self.learned_from_ == "pairs":
-            return trust_in_queries(queries.codes, self.sample_)
-        codes = sample_collection(collection, self.n_bits_)
-        if codes is None and len(self.collection_):
-            codes = self.collection_
-        if self.learned_from_ == "clicks":
-            return trust_in_clicks(queries.codes, self.sample_, codes)
-        return trust_in_classes(queries.codes, self.sample_, codes, self._doubt())
+        return self.calibrate(collection).trust(queries.codes)
+
+    def calibrate(self, collection: Any = None) -> Calibration:
+        """What the trust in queries to a collection is told from, to give to `queries_for` in its place.
+
+        It is made at the first call, for an `Index`, an engine or packed codes, and again when a twentieth of an index
+        has changed, or ten minutes later for an engine.
+        """
+        if isinstance(collection, Calibration):
+            if collection.sample is not self.sample_:
+                raise ValueError("collection must be a calibration of this ranker, got another's")
+            return collection
+        kept: tuple[Codes, Calibrations] | None = self.__dict__.get("_calibrations")
+        if kept is None or kept[0] is not self.sample_:  # the first call, or one after another fit
+            kept = self._calibrations = self.sample_, Calibrations()
+
+        def make(codes: Codes) -> Calibration:
+            return Calibration(self.sample_, codes, self.learned_from_, self._doubt())
+
+        if collection is not None and self.learned_from_ != "pairs":
+            return kept[1].of(collection, self.n_bits_, make)
+        kept[1].own = kept[1].own or make(self.collection_)
+        return kept[1].own
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_calibrations"}
 
     def _blend_for(self, queries: QueryRows, features: Matrix | None) -> float:
         """λ of what answers queries that come like these."""

@@ -24,7 +24,7 @@ from bitrank.ranking.gate.report import Report
 from bitrank.ranking.networks.batches import Batch, Batches, LabelBatches, PairBatches
 from bitrank.ranking.networks.network import Inputs, Network, start_network, take, train
 from bitrank.ranking.per_query import PerQueryRanker
-from bitrank.ranking.trust import MOST_ROWS, NO_DOUBT, Doubt, unlabelled_items
+from bitrank.ranking.trust import MOST_ROWS, NO_DOUBT, Calibration, Doubt
 
 # Learning rates are divided by the number of bits.
 _LABEL_RATE, _MOST_LABEL_RATE = 0.96, 0.03
@@ -289,7 +289,7 @@ class _LabelLearner(_Learner):
     def __init__(self, ranker: QueryVectorRanker, evidence: LabelEvidence) -> None:
         super().__init__(ranker, evidence)
         sample = evidence.codes[self.random.permutation(len(evidence.codes))[:MOST_ROWS]]
-        self.unlabelled = unlabelled_items(sample, evidence.collection)
+        self.unlabelled = None if evidence.collection is None else Calibration(sample, evidence.collection).unlabelled
 
     def choose(self, evidence: LabelEvidence, kinds: list[str]) -> Report:
         return gate.choose_by_labels(

@@ -7,24 +7,29 @@ sample of the collection; distances are Hamming's.
 
 from __future__ import annotations
 
-import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_codes
-from bitrank.core.codes import distances, sample_rows
-from bitrank.core.types import Codes, Rows, Weights
-from bitrank.ranking.evidence.kinds import blocks
+from bitrank.core.codes import sample_rows
+from bitrank.core.types import Codes, Weights
+from bitrank.index import Index
 
 MOST_ROWS = 10_000  # of a sample
 _FEWEST_ITEMS = 10  # of a collection that says anything
 
 _CALIBRATION_ROWS = 4000
-_MOST_CALIBRATIONS = 8
+_MOST_KEPT = 4  # calibrations with codes that are no collection
 _NEAREST = 0.01
-_BLOCK = 512  # queries at a time
+_KEPT_S = 600.0  # a calibration with an engine, which does not say whether it changed
+_CHANGED = 0.05  # share of the rows of an index that may change before its calibration is made again
 # Estimated probabilities scatter: this factor lets those of 1 reach it.
 _SLACK = 1.2
 # Without a collection, and for queries that are no items, trust rises between these quantiles of the training rows.
@@ -65,155 +70,144 @@ class Unlabelled(NamedTuple):
     newness: Weights
 
 
-def trust_in_classes(codes: Codes, sample: Codes, collection: Codes | None, doubt: Doubt = NO_DOUBT) -> Weights:
-    """Trust in queries after learning from labelled rows, from 0 to 1.
+class Calibration:
+    """What the trust in a query is told from, made once: two small indexes, and what their own rows look like in them.
+
+    After learning from labels, trust is the probability that a query belongs to what was seen, less a doubt. The
+    collection is a mixture: a share of it is like the training rows. The density of training rows against that of the
+    collection, which isotonic regression estimates, times this share is the probability. Without a collection, only
+    the distance to the training rows is known, and trust is more careful: 0 for queries farther from them than three
+    quarters of the training rows are from each other. After learning from pairs it is 0 for queries farther from the
+    training queries than 99 % of these. After learning from clicks it is 0 for queries of which the collection holds
+    more than was clicked.
 
     Parameters
     ----------
-    codes : packed codes of the queries
-    sample : packed codes of training rows
-    collection : packed codes of the collection, or a sample of them, optional
-        Without it only the distance to the training rows is known, and trust is more careful: 0 for queries farther
-        from them than three quarters of the training rows are from each other.
+    sample : packed codes of training rows, of training queries of pairs, or of queries and clicked items
+    collection : packed codes of the collection, or of a sample of it in random order, optional
+        Left aside where it has fewer than ten rows.
+    learned_from : {"labels", "pairs", "clicks"}
     doubt : Doubt
         What was learned from labels alone buries items of other classes. What was learned beside the unlabelled items
-        of a collection does little harm to queries that are like these: without doubt, trust is the probability of
-        having been seen.
+        of a collection does little harm to queries that are like these: without doubt, trust is the probability.
 
-    Returns
-    -------
-    float32 array of shape (n_queries,)
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> low, high = (rng.integers(low, low + 16, size=(500, 8), dtype=np.uint8) for low in (0, 240))
+    >>> calibration = Calibration(low[:400], np.concatenate([low, high]))
+    >>> bool(calibration.trust(low[400:]).mean() > 0.8), bool(calibration.trust(high).max() < 0.2)
+    (True, True)
     """
-    if collection is None or len(collection) < _FEWEST_ITEMS:
-        return _between_quantiles(-nearness(codes, sample), -nearness(*_some(sample)), _LABEL_QUANTILES)
-    seen, items = _calibrate(sample, collection)
-    probability = _seen_probability(_evidence(codes, sample, collection), seen, items)
-    least = doubt.probability
-    if doubt.newness > 0:
-        least *= min(1.0, (1 - _seen_share(seen, items)) / doubt.newness)
-    trust: Weights = ((probability - least).clip(0) / (1 - least)).astype(np.float32)
-    return trust
+
+    def __init__(
+        self, sample: Codes, collection: Codes | None = None, learned_from: str = "labels", doubt: Doubt = NO_DOUBT
+    ) -> None:
+        self.sample, self._near_sample = sample, Index(sample)
+        self._near_collection: Index | None = None
+        self._curve: Callable[[Floats], Floats]
+        self.unlabelled: Unlabelled | None = None
+        some = sample[:_CALIBRATION_ROWS]
+        if collection is None or len(collection) < _FEWEST_ITEMS or learned_from == "pairs":
+            quantiles = _PAIR_QUANTILES if learned_from == "pairs" else _LABEL_QUANTILES
+            self._between(-nearness(some, self._near_sample, among=True), quantiles)
+            return
+        self._near_collection = Index(collection)
+        items = collection[:_CALIBRATION_ROWS]
+        seen = nearness(some, self._near_collection) - nearness(some, self._near_sample, among=True)
+        of_items = nearness(items, self._near_collection, among=True) - nearness(items, self._near_sample)
+        if learned_from == "clicks":
+            self._between(seen, _CLICK_QUANTILES)
+            return
+        self._fit_curve(seen, of_items)
+        self.unlabelled = Unlabelled(items, (1 - self._curve(of_items)).astype(np.float32))
+        least = doubt.probability
+        if doubt.newness > 0:
+            least *= min(1.0, (1 - self._share) / doubt.newness)
+        probability = self._curve
+        self._curve = lambda evidence: (probability(evidence) - least).clip(0) / (1 - least)
+
+    def trust(self, codes: Codes) -> Weights:
+        """Trust in queries, from 0 to 1."""
+        evidence = -nearness(codes, self._near_sample)
+        if self._near_collection is not None:
+            evidence += nearness(codes, self._near_collection)
+        trust: Weights = self._curve(evidence).astype(np.float32)
+        return trust
+
+    def _between(self, values: Floats, quantiles: tuple[float, float]) -> None:
+        """Let trust rise from 0 to 1 between two quantiles of the evidence of training rows."""
+        low, high = np.quantile(values, quantiles)
+        self._curve = lambda evidence: ((evidence - low) / max(high - low, 1e-12)).clip(0, 1)
+
+    def _fit_curve(self, seen: Floats, items: Floats) -> None:
+        """The probability that a query belongs to what was seen, by evidence of training rows and of the collection."""
+        from sklearn.isotonic import IsotonicRegression
+
+        # Half of what is like the training rows lies above their median, and little else does.
+        self._share = min(1.0, 2 * max(1e-3, float((items >= np.median(seen)).mean())))
+        values, is_seen = np.concatenate([seen, items]), np.repeat([1.0, 0.0], [len(seen), len(items)])
+        weights = np.repeat([1 / len(seen), 1 / len(items)], [len(seen), len(items)])
+        curve = IsotonicRegression(y_min=1e-3, y_max=1 - 1e-3).fit(values, is_seen, weights)
+        x, p = curve.X_thresholds_, curve.y_thresholds_
+
+        def probability(evidence: Floats) -> Floats:
+            some: Floats = np.interp(evidence, x, p)
+            probability: Floats = (_SLACK * self._share * some / (1 - some)).clip(0, 1)
+            return probability
+
+        self._curve = probability
 
 
-def unlabelled_items(sample: Codes, collection: Codes | None) -> Unlabelled | None:
-    """Items of a collection with the probability that each is unlike the training rows; None where they are few."""
-    if collection is None or len(collection) < _FEWEST_ITEMS:
-        return None
-    seen, items = _calibrate(sample, collection)
-    newness: Weights = (1 - _seen_probability(items, seen, items)).astype(np.float32)
-    return Unlabelled(collection[: len(items)], newness)
+class Calibrations:
+    """The calibrations of one ranker by collection, each made once, and again when the collection has changed."""
 
+    def __init__(self) -> None:
+        self.own: Calibration | None = None  # with what it learned beside
+        self._by_collection: WeakKeyDictionary[Any, tuple[float, Calibration]] = WeakKeyDictionary()
+        self._by_codes: OrderedDict[bytes, Calibration] = OrderedDict()
 
-def trust_in_queries(codes: Codes, sample: Codes) -> Weights:
-    """Trust in queries after learning from pairs: 0 for queries farther from the training queries than 99 % of these.
-
-    Parameters
-    ----------
-    codes : packed codes of the queries
-    sample : packed codes of training queries
-    """
-    return _between_quantiles(-nearness(codes, sample), -nearness(*_some(sample)), _PAIR_QUANTILES)
-
-
-def trust_in_clicks(codes: Codes, sample: Codes, collection: Codes | None) -> Weights:
-    """Trust in queries after learning from clicks: 0 for queries of which the collection holds more than was clicked.
-
-    Parameters
-    ----------
-    codes : packed codes of the queries
-    sample : packed codes of queries and clicked items
-    collection : packed codes of the collection, or a sample of them, optional
-    """
-    if collection is None or len(collection) < _FEWEST_ITEMS:
-        return trust_in_classes(codes, sample, None)
-    seen, _ = _calibrate(sample, collection)
-    return _between_quantiles(_evidence(codes, sample, collection), seen, _CLICK_QUANTILES)
+    def of(self, collection: Any, n_bits: int, make: Callable[[Codes], Calibration]) -> Calibration:
+        """The calibration with an `Index`, an engine, or packed codes."""
+        if isinstance(collection, Sampled) and not hasattr(collection, "__array__"):
+            origin, age = collection.age if isinstance(collection, Index) else (collection, time.monotonic())
+            most = _CHANGED * len(collection) if isinstance(collection, Index) else _KEPT_S
+            made, calibration = self._by_collection.get(origin, (0.0, None))
+            if calibration is None or abs(age - made) > most:
+                calibration = make(_sample(collection, n_bits))
+                self._by_collection[origin] = age, calibration
+            return calibration
+        codes = _sample(collection, n_bits)
+        key = blake2b(codes.tobytes(), digest_size=16).digest()
+        if key not in self._by_codes:
+            while len(self._by_codes) >= _MOST_KEPT:
+                self._by_codes.popitem(last=False)
+            self._by_codes[key] = make(codes)
+        return self._by_codes[key]
 
 
 def sample_collection(collection: Any, n_bits: int) -> Codes | None:
-    """At most 10 000 codes of a collection (packed codes, an `Index` or an engine), in random order.
+    """At most 10 000 codes of a collection (packed codes, an `Index` or an engine), in random order."""
+    return None if collection is None else _sample(collection, n_bits)
 
-    A calibration takes the first of them, and collections are often sorted by class.
-    """
-    if collection is None:
-        return None
+
+def _sample(collection: Any, n_bits: int) -> Codes:
     if isinstance(collection, Sampled) and not hasattr(collection, "__array__"):
         codes = check_codes(collection.sample(MOST_ROWS), n_bits, name="collection")
     else:
         codes = check_codes(collection, n_bits, name="collection")
         codes = codes[sample_rows(len(codes), MOST_ROWS)]
+    # A calibration takes the first of them, and collections are often sorted by class.
     return codes[np.random.default_rng(0).permutation(len(codes))]
 
 
-def nearness(codes: Codes, sample: Codes, itself: Rows | None = None) -> Floats:
+def nearness(codes: Codes, sample: Index, among: bool = False) -> Floats:
     """Mean Hamming distance of the nearest 1 % of a sample, at least three.
 
-    The nearest one does not count: it may be the query itself, an item of the collection. Codes that are known to be
-    rows of the sample leave themselves out in addition.
+    The nearest one does not count: it may be the query itself, an item of the collection. Codes that are rows of the
+    sample, `among` it, leave themselves out in addition: their own distance, 0, is the smallest.
     """
-    n_near = min(len(sample) - (itself is not None), 1 + max(3, round(_NEAREST * len(sample))))
-    out = np.empty(len(codes))
-    for part in blocks(len(codes), _BLOCK):
-        found = distances(codes[part], sample)
-        if itself is not None:
-            found[np.arange(len(found)), itself[part]] = np.iinfo(found.dtype).max
-        nearest = np.sort(np.partition(found, n_near - 1, axis=1)[:, :n_near], axis=1)
-        out[part] = nearest[:, min(1, n_near - 1) :].mean(axis=1)
-    return out
-
-
-def _some(sample: Codes) -> tuple[Codes, Codes, Rows]:
-    """Some rows of a sample to calibrate with, the sample, and where they are in it."""
-    rows = np.arange(min(_CALIBRATION_ROWS, len(sample)))
-    return sample[rows], sample, rows
-
-
-_calibrations: dict[bytes, tuple[Floats, Floats]] = {}
-
-
-def _calibrate(sample: Codes, collection: Codes) -> tuple[Floats, Floats]:
-    """Evidence of training rows and of rows of the collection; the last few are remembered."""
-    key = hashlib.blake2b(sample.tobytes() + collection.tobytes()).digest()
-    if key not in _calibrations:
-        seen, items = (_evidence(rows, sample, collection, place) for place, rows in enumerate((sample, collection)))
-        while len(_calibrations) >= _MOST_CALIBRATIONS:
-            _calibrations.pop(next(iter(_calibrations)), None)
-        _calibrations[key] = seen, items
-    return _calibrations[key]
-
-
-def _evidence(codes: Codes, sample: Codes, collection: Codes, place: int | None = None) -> Floats:
-    """How much nearer the training rows are than the collection; rows of either sample leave themselves out."""
-    rows = None
-    if place is not None:
-        codes, _, rows = _some(codes)
-    to_sample = nearness(codes, sample, rows if place == 0 else None)
-    return nearness(codes, collection, rows if place == 1 else None) - to_sample
-
-
-def _seen_probability(evidence: Floats, seen: Floats, items: Floats) -> Floats:
-    """Probability that a query belongs to what was seen.
-
-    The collection is a mixture: a share of it is like the training rows. The density of training rows against that of
-    the collection, which isotonic regression estimates, times this share is the probability.
-    """
-    from sklearn.isotonic import IsotonicRegression
-
-    share = _seen_share(seen, items)
-    values, is_seen = np.concatenate([seen, items]), np.repeat([1.0, 0.0], [len(seen), len(items)])
-    weights = np.repeat([1 / len(seen), 1 / len(items)], [len(seen), len(items)])
-    curve = IsotonicRegression(y_min=1e-3, y_max=1 - 1e-3, out_of_bounds="clip").fit(values, is_seen, weights)
-    p = curve.predict(evidence)
-    probability: Floats = (_SLACK * share * p / (1 - p)).clip(0, 1)
-    return probability
-
-
-def _seen_share(seen: Floats, items: Floats) -> float:
-    """Share of a collection that is like the training rows: half of it lies above their median, and few others do."""
-    return min(1.0, 2 * max(1e-3, float((items >= np.median(seen)).mean())))
-
-
-def _between_quantiles(values: Floats, training: Floats, quantiles: tuple[float, float]) -> Weights:
-    low, high = np.quantile(training, quantiles)
-    trust: Weights = ((values - low) / max(high - low, 1e-12)).clip(0, 1).astype(np.float32)
-    return trust
+    n_near = min(len(sample) - among, 1 + max(3, round(_NEAREST * len(sample))))
+    found = sample.search(codes, k=n_near + among, threads=1).distances[:, int(among) :]
+    mean: Floats = found[:, min(1, n_near - 1) :].mean(axis=1, dtype=np.float64)
+    return mean
