@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from report import RESULTS, Figure, Report, parse_parts
 from threadpoolctl import threadpool_limits
+from vandals import ATTACKS
 
 from bitrank import ITQ, QueryVectorRanker, RankingSVM
 from bitrank.clicks import ClickLearner
 from bitrank.clicks.learn import CANARY
-from bitrank.clicks.poisoning import ATTACKS
 from bitrank.clicks.simulate import SimulatedUsers
 from bitrank.core.codes import distances, unpack
 from bitrank.core.metrics import average_precision, precision_at

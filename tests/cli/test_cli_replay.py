@@ -7,7 +7,7 @@ import pytest
 
 from bitrank import Collection, load_ranker
 from bitrank.cli import main
-from bitrank.clicks import read_log, replay_log
+from bitrank.clicks import pages_from_log, read_log, replay
 from bitrank.clicks.simulate import SimulatedUsers
 
 N_PAGES = 100
@@ -51,14 +51,20 @@ def test_replay_is_the_library_call(folder, printed_json):
     facts = printed_json()
     collection = Collection.load("codes.bitrank")
     codes, ids = collection.codes(), collection.ids
-    expected = replay_log(read_log(["clicks.jsonl"]), codes, ids, 32, random_state=0)
-    replayed = expected.replay
+    pairs = list(pages_from_log(read_log(["clicks.jsonl"]), codes, ids, 32))
+    replayed = replay([page for _, page in pairs], codes, 32, random_state=0)
     queries = [ranker.queries_for(codes[:9]).weights for ranker in (load_ranker("clicks.ranker"), replayed.candidate)]
     np.testing.assert_array_equal(*queries)
     assert (facts["n_pages"], facts["n_left_out"], facts["n_clicks"]) == (N_PAGES, 0, replayed.n_clicks)
     assert [look["reason"] for look in facts["decisions"]] == [look.decision.reason for look in replayed.looks]
     assert facts["top_20_kept"] == replayed.overlap
-    assert facts["moves"] == [move._asdict() for move in expected.moves[:10]]
+    assert len(facts["moves"]) == 10
+    for named, move in zip(facts["moves"], replayed.moves, strict=False):
+        logged, page = pairs[move.page]
+        assert named["query"] == logged.query
+        assert named["item"] in logged.clicked
+        assert page.shown_codes[move.place].tobytes() == codes[ids.tolist().index(named["item"])].tobytes()
+        assert (named["before"], named["after"]) == (move.before, move.after)
 
 
 def test_printed_table(folder, capsys):

@@ -5,15 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.vandals import ATTACKS
 from bitrank import RankingSVM, load_ranker
-from bitrank.clicks import ClickLearner, Page, estimate_propensities, explore, replay
+from bitrank.clicks import ClickLearner, Page, explore, replay
 from bitrank.clicks import gate as click_gate
 from bitrank.clicks import learn as learner_module
 from bitrank.clicks import robust as client_statistics
 from bitrank.clicks.exploration import draw_far
 from bitrank.clicks.gate import MIN_PAGES, decide, evidence_from, top_gain, win_rates
+from bitrank.clicks.learn import estimate_propensities
 from bitrank.clicks.page import CANARY
-from bitrank.clicks.poisoning import ATTACKS
 from bitrank.clicks.robust import Agreements, Tastes, agreement, mean_over_clients, taste
 from bitrank.clicks.simulate import SimulatedUsers
 from bitrank.clicks.walks import ClickLog
@@ -61,26 +62,25 @@ def test_a_query_of_reals_is_a_code_and_magnitudes():
 
 def test_propensities_are_estimated_from_explored_clicks():
     """Two in three explored items are relevant; the best results, which always are, must not count."""
-    rng, shown = np.random.default_rng(0), np.zeros((10, 1), np.uint8)
+    rng = np.random.default_rng(0)
     truth = 1 / np.log2(np.arange(10) + 2)
-    pages = []
+    n_shown, n_clicked = np.zeros(10), np.zeros(10)
     for _ in range(20_000):
         explored = np.zeros(10, bool)
         explored[rng.choice(10, 2, replace=False)] = True
         relevant = ~explored | (rng.random(10) < 2 / 3)
-        pages.append(Page(shown[0], shown, relevant & (rng.random(10) < truth), explored))
-    estimate = estimate_propensities(pages, 10)
+        n_shown += explored
+        n_clicked += explored & relevant & (rng.random(10) < truth)
+    estimate = estimate_propensities(n_shown, n_clicked)
     np.testing.assert_allclose(estimate, truth, atol=0.06)
     assert (np.diff(estimate) <= 0).all()
 
 
 def test_propensities_are_uniform_without_exploration_and_bounded_below():
-    shown = np.zeros((3, 1), np.uint8)
-    np.testing.assert_array_equal(estimate_propensities([Page(shown[0], shown, np.ones(3, bool))], 3), np.ones(3))
-    first_only = [Page(shown[0], shown, np.arange(3) == 0, np.ones(3, bool))] * 10_000
-    np.testing.assert_array_equal(estimate_propensities(first_only, 3), [1, 0.1, 0.1])
-    with pytest.raises(ValueError, match="n_places"):
-        estimate_propensities([], 0)
+    learner = ClickLearner(random_codes(10, 8), random_state=0)
+    learner.learn(Page(np.uint8([0]), np.zeros((3, 1), np.uint8), np.ones(3, bool)))
+    np.testing.assert_array_equal(learner.propensities, np.ones(100))
+    np.testing.assert_array_equal(estimate_propensities(np.full(3, 1e4), np.array([1e4, 0, 0])), [1, 0.1, 0.1])
 
 
 # Exploration

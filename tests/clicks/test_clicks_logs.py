@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bitrank import ITQ
-from bitrank.clicks import LoggedPage, LogReader, pairs_from_log, read_log, replay, replay_log
+from bitrank.clicks import LoggedPage, pages_from_log, pairs_from_log, read_log
 from bitrank.clicks.log import parse_code
 
 RNG = np.random.default_rng(0)
@@ -123,8 +123,9 @@ def test_items_that_are_gone_are_left_out(write):
         changed(key="k3", shown=[{"id": 11}], clicked=[]),
         changed(key="k4", shown=[{"id": 11}, {"id": 30}, {"id": 490, "explored": True}], clicked=[11, 490]),
     ]
-    pages = list(LogReader(CODES, IDS, 32).pages(read_log([write(*lines)])))
+    pages = list(pages_from_log(read_log([write(*lines)]), CODES, IDS, 32))
     assert [logged.key for logged, _ in pages] == ["k1", "k4"]
+    assert [logged.shown for logged, _ in pages] == [[10, 20, 30], [30, 490]]
     first, last = (page for _, page in pages)
     np.testing.assert_array_equal(first.query_code, CODES[7])
     np.testing.assert_array_equal(first.shown_codes, CODES[1:4])
@@ -143,12 +144,12 @@ def test_queries_may_be_codes_and_vectors(write):
         changed(key="k3", query={"vector": X[3].tolist()}),
     ]
     logged = read_log([write(*lines)])
-    pages = [page for _, page in LogReader(CODES, IDS, 32, hasher.project).pages(logged)]
+    pages = [page for _, page in pages_from_log(logged, CODES, IDS, 32, hasher.project)]
     np.testing.assert_array_equal([pages[0].query_code, pages[1].query_code], CODES[[9, 9]])
     np.testing.assert_array_equal(pages[2].query_code, hasher.transform(X[3:4])[0])
     np.testing.assert_allclose(pages[2].query, hasher.project(X[3:4])[0], rtol=1e-6)
     with pytest.raises(ValueError, match="a hasher is needed"):
-        list(LogReader(CODES, IDS, 32).pages(logged))
+        list(pages_from_log(logged, CODES, IDS, 32))
 
 
 @pytest.mark.parametrize("text", ["", "zz", "00ff", "00ff00ff00", "????????", "00ff00fg"])
@@ -157,27 +158,6 @@ def test_malformed_codes_are_refused(text):
         parse_code(text, 32)
     with pytest.raises(ValueError, match="last 1 bits of a row zero"):
         parse_code("00ff00ff", 31)
-
-
-def test_a_replayed_log_names_items_by_their_ids():
-    rng = np.random.default_rng(0)
-    codes, ids = rng.integers(0, 256, (300, 2), dtype=np.uint8), np.arange(300) * 10
-    logged = [
-        LoggedPage(f"page-{n}", {"item": 10 * n}, [5, 10 * n + 20, 10 * n + 30], [False] * 3, [10 * n + 30])
-        for n in range(20)
-    ]
-    stranger = LoggedPage("gone", {"item": 5}, [5], [False], [])
-    log_replay = replay_log([*logged, stranger], codes, ids, 16, random_state=0)
-    pairs = list(LogReader(codes, ids, 16).pages(logged))
-    replayed = replay([page for _, page in pairs], codes, 16, random_state=0)
-    assert log_replay.n_left_out == 1
-    queries = [ranker.queries_for(codes[:9]).weights for ranker in (log_replay.replay.candidate, replayed.candidate)]
-    np.testing.assert_array_equal(*queries)
-    assert len(log_replay.moves) == 20
-    for logged_move, move in zip(log_replay.moves, replayed.moves, strict=True):
-        assert logged_move.query == logged[move.page].query
-        assert logged_move.item == logged[move.page].clicked[0]
-        assert (logged_move.before, logged_move.after) == (move.before, move.after)
 
 
 def test_pairs_of_a_log_join_the_pages_of_one_query():

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from bitrank import Collection, Index, QueryVectorRanker, SignBits
-from bitrank.clicks.logged_pages import LoggedPage
+from bitrank.clicks.log import LoggedPage
 from bitrank.collection.learning import check_labels
 from bitrank.datasets import digits
 

@@ -14,7 +14,8 @@ from bitrank.core.files import check_output
 
 if TYPE_CHECKING:
     from bitrank import Collection
-    from bitrank.clicks import LogReplay
+    from bitrank.clicks import LoggedPage, Replay
+    from bitrank.clicks.log_replay import Move
 
 
 def add_parser(commands: Any) -> None:
@@ -42,22 +43,19 @@ def _replay(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         check_output(arguments.output)
     from bitrank import Collection  # slow to import
-    from bitrank.clicks import read_log, replay_log
+    from bitrank.clicks import pages_from_log, read_log, replay
+    from bitrank.core.progress import progress
 
     collection = Collection.load(arguments.collection)
     hasher = collection.hasher
-    replayed = replay_log(
-        read_log(arguments.logs),
-        collection.codes(),
-        collection.ids,
-        collection.n_bits,
-        project=None if hasher is None else hasher.project,
-        ranker=_start(arguments, collection),
-        random_state=arguments.seed,
-    )
+    codes, n_bits, logged = collection.codes(), collection.n_bits, read_log(arguments.logs)
+    project = None if hasher is None else hasher.project
+    pairs = list(pages_from_log(logged, codes, collection.ids, n_bits, project))
+    pages = progress([page for _, page in pairs], label="replaying")
+    replayed = replay(pages, codes, n_bits, ranker=_start(arguments, collection), random_state=arguments.seed)
     if arguments.output is not None:
-        replayed.replay.candidate.save(arguments.output)
-    facts = _facts(replayed, arguments.top)
+        replayed.candidate.save(arguments.output)
+    facts = _facts(replayed, [page for page, _ in pairs], arguments.top) | {"n_left_out": len(logged) - len(pairs)}
     if arguments.json:
         print_facts(facts, as_json=True)
     else:
@@ -74,17 +72,19 @@ def _start(arguments: argparse.Namespace, collection: Collection) -> Any:
     return collection.ranker if arguments.weights is None else RankingSVM.from_weights(read_weights(arguments.weights))
 
 
-def _facts(log_replay: LogReplay, top: int) -> dict[str, Any]:
-    replayed = log_replay.replay
+def _facts(replayed: Replay, logged: list[LoggedPage], top: int) -> dict[str, Any]:
+    def named(move: Move) -> dict[str, Any]:
+        page = logged[move.page]
+        return {"query": page.query, "item": page.shown[move.place], "before": move.before, "after": move.after}
+
     return {
         "n_pages": replayed.n_pages,
-        "n_left_out": log_replay.n_left_out,
         "n_clicks": replayed.n_clicks,
         "n_explored_clicks": replayed.n_explored_clicks,
         "activated": any(look.decision.activate for look in replayed.looks),
         "top_20_kept": replayed.overlap,
         "decisions": [{"n_pages": look.n_pages, **look.decision._asdict()} for look in replayed.looks],
-        "moves": [move._asdict() for move in log_replay.moves[:top]],
+        "moves": [named(move) for move in replayed.moves[:top]],
     }
 
 

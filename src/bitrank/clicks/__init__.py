@@ -5,58 +5,33 @@ Codes and clicks only: no index, no HTTP, no database. The service, `bitrank rep
 
 from typing import TYPE_CHECKING
 
+from bitrank.clicks.exploration import explore
+from bitrank.clicks.log import LoggedPage, LoggedPairs, pages_from_log, pairs_from_log, read_log, write_log
+from bitrank.clicks.page import Page
 from bitrank.core.lazy import attach
 
 if TYPE_CHECKING:
-    from bitrank.clicks.choices import adapt_to_choices
-    from bitrank.clicks.exploration import explore
     from bitrank.clicks.gate import Decision
-    from bitrank.clicks.learn import ClickLearner
-    from bitrank.clicks.log import LogReader, read_log, write_log
-    from bitrank.clicks.log_replay import LogReplay, Replay, replay, replay_log
-    from bitrank.clicks.logged_pages import LoggedPage
-    from bitrank.clicks.logged_pairs import LoggedPairs, pairs_from_log
-    from bitrank.clicks.page import Page
-    from bitrank.clicks.propensities import estimate_propensities
+    from bitrank.clicks.learn import ClickLearner, adapt_to_choices
+    from bitrank.clicks.log_replay import Replay, replay
 
 __all__ = [
     "ClickLearner",
     "Decision",
-    "LogReader",
-    "LogReplay",
     "LoggedPage",
     "LoggedPairs",
     "Page",
     "Replay",
     "adapt_to_choices",
-    "estimate_propensities",
     "explore",
+    "pages_from_log",
     "pairs_from_log",
     "read_log",
     "replay",
-    "replay_log",
     "write_log",
 ]
 
+_LEARN = {"ClickLearner": "learn", "adapt_to_choices": "learn"}
 __getattr__, __dir__ = attach(
-    __name__,
-    {
-        "adapt_to_choices": "choices",
-        "Decision": "gate",
-        "explore": "exploration",
-        "ClickLearner": "learn",
-        "LogReplay": "log_replay",
-        "Replay": "log_replay",
-        "replay": "log_replay",
-        "replay_log": "log_replay",
-        "LoggedPage": "logged_pages",
-        "LoggedPairs": "logged_pairs",
-        "pairs_from_log": "logged_pairs",
-        "LogReader": "log",
-        "read_log": "log",
-        "write_log": "log",
-        "Page": "page",
-        "estimate_propensities": "propensities",
-    },
-    __all__,
+    __name__, _LEARN | {"Decision": "gate", "Replay": "log_replay", "replay": "log_replay"}, __all__
 )

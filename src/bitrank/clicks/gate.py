@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.clicks.exploration import draw_far
-from bitrank.clicks.page import Floats, Page, QueryArray, query_distances
+from bitrank.clicks.page import Floats, Page, QueryArray, stack_queries
 from bitrank.clicks.robust import Estimate, mean_over_clients
-from bitrank.core.codes import distances, signs
-from bitrank.core.types import Codes
+from bitrank.core.codes import distances, split_vectors
+from bitrank.core.types import Codes, Weights
 from bitrank.ranking.ranker import Ranker
 
 # Items drawn per page, as exploration draws them, to compare the explored clicks with.
@@ -92,14 +92,9 @@ def evidence_from(page: Page, client: str, sample: Codes, random: np.random.Gene
     to_sample = distances(page.query_code[None], sample, threads=1)[0]
     limit = np.partition(to_sample, int(_NEAR * len(sample)))[int(_NEAR * len(sample))]
     near = (distances(page.query_code[None], codes, threads=1)[0] <= limit for codes in (items, drawn))
-    anchors = _anchors(page.query, page.shown_codes[clicked & ~explored][: _MOST_ANCHORS - 1])
+    clicked_best = page.shown_codes[clicked & ~explored][: _MOST_ANCHORS - 1]
+    anchors = stack_queries([page.query[None], clicked_best])
     return PageEvidence(client, anchors, items, drawn, *near)
-
-
-def _anchors(query: QueryArray, items: Codes) -> QueryArray:
-    if query.dtype.kind == "f":
-        return np.concatenate([query[None], signs(items, len(query))])
-    return np.concatenate([query[None], items])
 
 
 def top_gain(page: Page, sample: Codes) -> float:
@@ -126,6 +121,13 @@ def top_gain(page: Page, sample: Codes) -> float:
     return float((page.clicked[places] - beside).mean()) if len(places) else float("nan")
 
 
+def ask(ranker: Ranker | None, queries: QueryArray, sample: Codes) -> tuple[Codes, Weights | None]:
+    """Return the codes and weights that a ranker asks with; None is plain Hamming, and reals bring their magnitudes."""
+    if ranker is not None:
+        return ranker.queries_for(queries, collection=sample)[:2]
+    return split_vectors(queries) if queries.dtype.kind == "f" else (queries, None)
+
+
 def win_rates(evidence: Sequence[PageEvidence], ranker: Ranker | None, sample: Codes) -> Floats:
     """Win rates of a ranker (None: plain Hamming) on every page: over all items, and over the near ones.
 
@@ -136,21 +138,16 @@ def win_rates(evidence: Sequence[PageEvidence], ranker: Ranker | None, sample: C
     -------
     float64 array of shape (n_pages, 2); NaN where a page has no near items
     """
-    queries = None
-    if ranker is not None:
-        rows: list[QueryArray] = [page.anchors for page in evidence]
-        if any(row.dtype.kind == "f" for row in rows):
-            rows = [row if row.dtype.kind == "f" else signs(row, ranker.n_bits_) for row in rows]
-        queries = ranker.queries_for(np.concatenate(rows), collection=sample)
     rates, start = np.full((len(evidence), 2), np.nan), 0
+    if not evidence:
+        return rates
+    codes, weights = ask(ranker, stack_queries([page.anchors for page in evidence]), sample)
     for place, page in enumerate(evidence):
         part = slice(start, start + len(page.anchors))
         start = part.stop
+        of_part = None if weights is None else weights[part]
         clicked, drawn = (
-            query_distances(page.anchors, codes, None)
-            if queries is None
-            else distances(queries.codes[part], codes, queries.weights[part], threads=1)
-            for codes in (page.clicked, page.drawn)
+            distances(codes[part], items, of_part, threads=1).astype(np.float32) for items in (page.clicked, page.drawn)
         )
         wins = (np.sign(drawn[:, None] - clicked[:, :, None]) + 1) / 2
         rates[place, 0] = wins.mean()

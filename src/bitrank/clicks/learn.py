@@ -2,7 +2,7 @@
 
 Pages become a click graph, walks on it pairs of items, and pairs a vector per query. A fifth of the pages, chosen by a
 secret, is held out for the gate. No client counts for more than the median client, and clients who click against the
-rest are left out.
+rest are left out. `adapt_to_choices` learns from the clicks on one page, for that query alone.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.isotonic import IsotonicRegression
 from sklearn.utils import check_random_state
 
 from bitrank.clicks import gate as click_gate
-from bitrank.clicks.click_vectors import ranker_of_clicks, train_vectors
 from bitrank.clicks.gate import Decision, PageEvidence, decide, evidence_from, top_gain, win_rates
-from bitrank.clicks.page import CANARY, Floats, Page
-from bitrank.clicks.propensities import check_propensities, propensities_from_counts
+from bitrank.clicks.page import CANARY, Floats, Page, QueryArray
 from bitrank.clicks.robust import (
     FEW_CLIENTS,
     Agreements,
@@ -30,9 +29,10 @@ from bitrank.clicks.robust import (
     mean_over_clients,
     page_weights,
 )
-from bitrank.clicks.walks import ClickLog
+from bitrank.clicks.walks import ClickLog, learn_vectors
 from bitrank.core.checks import check_codes
-from bitrank.core.types import Codes
+from bitrank.core.types import Codes, Weights
+from bitrank.ranking.online import OnlineRankingSVM
 from bitrank.ranking.plain import UniformRanker
 from bitrank.ranking.ranker import Ranker
 
@@ -46,6 +46,9 @@ _N_STEPS, _FEW_STEPS = 300, 5
 _MIN_BLEND, _MAX_BLEND, _BLEND_SLOPE, _MANY_PAGES = 0.25, 0.75, 6.0, 1000
 _N_PLACES = 100  # places per page with a propensity of their own; those beyond share the last
 _TOP = 10  # best results whose clicks compare versions with the canary
+_MIN_PROPENSITY = 0.1  # A click counts at most tenfold.
+_PRIOR_SHOWN = 10.0  # Prior of propensities, in explored items per place that are clicked at the mean rate.
+_CHOICE_C = 0.1  # One choice among twenty results moves most of them, and the weights keep their shape.
 
 
 class _Result(NamedTuple):
@@ -105,7 +108,7 @@ class ClickLearner:
     ) -> None:
         self.n_bits = 8 * int(check_codes(sample).shape[1]) if n_bits is None else n_bits
         self.sample = sample
-        self._propensities = None if propensities is None else check_propensities(propensities)
+        self._propensities = None if propensities is None else _check_propensities(propensities)
         self._secret = secrets.token_bytes(32) if secret is None else hashlib.blake2b(secret, digest_size=32).digest()
         self._seed = int(check_random_state(random_state).randint(2**31))
         self._random = np.random.default_rng(self._seed)
@@ -136,7 +139,7 @@ class ClickLearner:
     @property
     def propensities(self) -> Floats:
         """Probability that each place of a page is looked at: as passed in, or as estimated so far."""
-        return propensities_from_counts(self._shown, self._clicks) if self._propensities is None else self._propensities
+        return estimate_propensities(self._shown, self._clicks) if self._propensities is None else self._propensities
 
     @property
     def hamming_gain(self) -> Estimate:
@@ -243,8 +246,9 @@ class ClickLearner:
         n_steps = min(_N_STEPS, _FEW_STEPS * len(walks))
         # The same pages give the same candidate, however often it was learned before.
         random = np.random.default_rng([self._seed, self.n_pages])
-        network = train_vectors(walks, self._sample, self.n_bits, n_steps=n_steps, random=random)
-        self.candidate = ranker_of_clicks(network, self.blend, walks, self._sample)
+        self.candidate = learn_vectors(
+            walks, self._sample, self.n_bits, blend=self.blend, n_steps=n_steps, random=random
+        )
 
     def _behind_hamming(self, active: Ranker | None, version: int | None) -> list[Estimate]:
         """By how much Hamming is ahead of a version: in win rates, near the top of its pages, and on canary pages."""
@@ -269,3 +273,66 @@ class ClickLearner:
             canary = np.array([np.mean(by_version[CANARY]) - np.mean(by_version[version]) for by_version in both])
             gains.append(mean_over_clients(canary, [str(number) for number in range(len(canary))]))
         return gains
+
+
+def estimate_propensities(shown: Floats, clicks: Floats) -> Floats:
+    """Estimate the probability that each place is looked at, relative to the first, from clicks on explored items.
+
+    Explored items stand at random places: where one place gets more of their clicks than another, only the place can
+    be the reason. Isotonic regression makes the rates fall from the first place to the last.
+
+    Parameters
+    ----------
+    shown, clicks : float arrays of shape (n_places,)
+        How often each place showed an explored item, and how often that was clicked.
+
+    Examples
+    --------
+    >>> estimate_propensities(np.array([100.0, 100.0]), np.array([100.0, 0.0]))
+    array([1. , 0.1])
+    """
+    if clicks.sum() == 0:
+        return np.ones(len(shown))
+    mean = clicks.sum() / shown.sum()
+    rates = (clicks + mean * _PRIOR_SHOWN) / (shown + _PRIOR_SHOWN)
+    regression = IsotonicRegression(increasing=False)
+    falling = regression.fit_transform(np.arange(len(rates)), rates, sample_weight=shown + _PRIOR_SHOWN)
+    return np.asarray(np.maximum(falling / falling[0], _MIN_PROPENSITY), np.float64)
+
+
+def _check_propensities(propensities: npt.ArrayLike) -> Floats:
+    """Check propensities: numbers above 0 and up to 1, one per place."""
+    array = np.asarray(propensities, np.float64)
+    if array.ndim != 1 or len(array) == 0 or not ((array > 0) & (array <= 1)).all():
+        raise ValueError(f"propensities must be numbers above 0 and up to 1, one per place, got {array!r:.80}")
+    return np.maximum(array, _MIN_PROPENSITY)
+
+
+def adapt_to_choices(weights: npt.ArrayLike, query: QueryArray, passed: Codes, chosen: Codes) -> Weights:
+    """Move weights so that the items chosen for a query rank before those passed over.
+
+    They serve that query alone and are then forgotten, so they pass no gate.
+
+    Parameters
+    ----------
+    weights : array of shape (n_bits,)
+        Where to start.
+    query : packed code of shape (n_bytes,) or (1, n_bytes), or reals of shape (n_bits,) or (1, n_bits)
+    passed, chosen : packed codes, shape (n, n_bytes)
+        Results that were passed over, and results that were chosen. The weights stay where either is empty.
+
+    Returns
+    -------
+    float32 array of shape (n_bits,)
+
+    Examples
+    --------
+    >>> query, near, far = np.uint8([0b11110000]), np.uint8([[0b11110001]]), np.uint8([[0b10010000]])
+    >>> adapted = adapt_to_choices(np.ones(8), query, passed=near, chosen=far)  # the chosen item is two bits away
+    >>> bool(adapted[7] > adapted[1] == adapted[2])
+    True
+    """
+    start = np.asarray(weights, np.float32)
+    clicked = np.arange(len(passed) + len(chosen)) >= len(passed)
+    online = OnlineRankingSVM(start, n_bits=len(start), C=_CHOICE_C)
+    return online.learn_clicks(query, np.concatenate([passed, chosen]), clicked).weights_

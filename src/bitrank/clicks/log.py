@@ -1,4 +1,7 @@
-"""Logs of pages as JSON lines: `read_log`, `write_log`, and `LogReader`, which looks up the codes of their items."""
+"""Logs of pages as JSON lines: `LoggedPage`, `read_log`, `write_log`, and what a collection makes of them.
+
+`pages_from_log` gives pages of codes, which clicks are learned from, and `pairs_from_log` judged pairs for any ranker.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,174 @@ import base64
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.clicks.logged_pages import LoggedPage, check_text
-from bitrank.clicks.page import Page, QueryArray
-from bitrank.clicks.ubi import UbiPage
+from bitrank.clicks.page import Page, QueryArray, stack_queries
 from bitrank.core.checks import check_codes
 from bitrank.core.files import replacing
-from bitrank.core.types import Codes, n_bytes
+from bitrank.core.types import Codes, Rows, n_bytes
 
 PathLike = str | os.PathLike[str]
 Project = Callable[[npt.NDArray[np.float32]], npt.NDArray[Any]]
+QUERY_KINDS = ("item", "code", "vector")
+
+
+class LoggedPage(NamedTuple):
+    """A page by ids: the query, the items shown in order, and those clicked, several or none.
+
+    The form in which pages travel: a line of a log, the body of `POST /feedback/import` (which
+    `service.schemas.ImportedPage` describes to OpenAPI). Ids need a collection to become codes: see `pages_from_log`.
+
+    Examples
+    --------
+    >>> page = LoggedPage("a1", {"item": 7}, [3, 4], [False, True], [4])
+    >>> LoggedPage.from_json(page.to_json()) == page
+    True
+    """
+
+    key: str
+    query: dict[str, Any]
+    shown: list[int]
+    explored: list[bool]
+    clicked: list[int]
+    profile: str | None = None
+    version: int | None = None
+    client: str | None = None  # who answered, where that is known
+
+    def to_json(self) -> dict[str, Any]:
+        """Build a line of a log."""
+        shown = [{"id": item, "explored": flag} for item, flag in zip(self.shown, self.explored, strict=True)]
+        optional = {"profile": self.profile, "version": self.version, "client": self.client}
+        present = {name: value for name, value in optional.items() if value is not None}
+        return {"key": self.key, **present, "query": self.query, "shown": shown, "clicked": self.clicked}
+
+    @classmethod
+    def from_json(cls, line: dict[str, Any]) -> LoggedPage:
+        """Read a line of a log; raises a ValueError that names the field."""
+        shown, clicked = line.get("shown"), line.get("clicked")
+        if not isinstance(shown, list) or not shown or not all(isinstance(place, dict) for place in shown):
+            raise ValueError(f'shown must be a list of {{"id": ..., "explored": ...}}, got {shown!r:.60}')
+        if not isinstance(clicked, list):
+            raise ValueError(f"clicked must be a list of ids, got {clicked!r:.60}")
+        explored = [place.get("explored", False) for place in shown]
+        for flag in explored:
+            if not isinstance(flag, bool):
+                raise ValueError(f"explored must be true or false, got {flag!r:.60}")
+        ids, clicked_ids = [check_id(place.get("id")) for place in shown], [check_id(item) for item in clicked]
+        check_clicked(ids, clicked_ids)
+        return cls(
+            check_text(line.get("key"), "key"),
+            check_query(line.get("query")),
+            ids,
+            explored,
+            clicked_ids,
+            line.get("profile"),
+            line.get("version") if isinstance(line.get("version"), int) else None,
+            None if line.get("client") is None else check_text(line["client"], "client"),
+        )
+
+
+def check_clicked(shown: list[int], clicked: Iterable[int]) -> None:
+    """Check that a page shows every item once and that only shown items were clicked."""
+    if len(set(shown)) < len(shown):
+        raise ValueError("shown must hold every item once")
+    unknown = set(clicked) - set(shown)
+    if unknown:
+        raise ValueError(f"clicked must be among the items shown, got {min(unknown)}")
+
+
+def check_query(query: Any) -> dict[str, Any]:
+    """Check a query: exactly one of an item, a code and a vector."""
+    if not isinstance(query, dict) or len(query) != 1 or not set(query) <= set(QUERY_KINDS):
+        raise ValueError(f"query must hold one of {', '.join(QUERY_KINDS)}, got {query!r:.60}")
+    ((kind, value),) = query.items()
+    if kind == "item":
+        return {"item": check_id(value)}
+    if kind == "code":
+        return {"code": check_text(value, "code")}
+    numbers = isinstance(value, list) and all(isinstance(x, int | float) and not isinstance(x, bool) for x in value)
+    if not numbers or not np.isfinite(value).all():
+        raise ValueError(f"vector must be a list of finite numbers, got {value!r:.60}")
+    return {"vector": value}
+
+
+def check_id(value: Any) -> int:
+    """Check an id: a whole number, or its decimal digits."""
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise ValueError(f"an id must be a whole number from 0 to 2**63 - 1, got {value!r:.60}")
+    return value
+
+
+def check_text(value: Any, name: str) -> str:
+    """Check a text that must not be empty."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} must be a text, got {value!r:.60}")
+    return value
+
+
+class UbiPage:
+    """Lines of OpenSearch's User Behavior Insights with one query_id, collected in any order."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._query: dict[str, Any] | None = None
+        self._hits: list[int] = []
+        self._places: dict[int, float] = {}
+        self._explored: set[int] = set()
+        self._clicked: dict[int, None] = {}
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Add a query or an event; events other than impressions and clicks say nothing here."""
+        action = line.get("action_name")
+        if action is None:
+            hits = line.get("query_response_hit_ids") or []
+            if not isinstance(hits, list):
+                raise ValueError(f"query_response_hit_ids must be a list of ids, got {hits!r:.60}")
+            self._hits = [check_id(item) for item in hits]
+            self._query = _query(line)
+        elif action in ("impression", "click"):
+            attributes = _object(line, "event_attributes")
+            item = check_id(_object(attributes, "object").get("object_id"))
+            ordinal = _object(attributes, "position", optional=True).get("ordinal")
+            if action == "click":
+                self._clicked[item] = None
+            if action == "impression" or ordinal is not None:
+                self._places.setdefault(item, np.inf if ordinal is None else float(ordinal))
+            if attributes.get("explored") is True:
+                self._explored.add(item)
+
+    def page(self) -> LoggedPage | None:
+        """Build the page; None where the query or the items shown are unknown."""
+        shown = sorted(self._places, key=self._places.__getitem__)
+        if not shown or set(shown) <= set(self._clicked):  # clicks alone do not say what was skipped
+            shown = list(self._hits)
+        shown += [item for item in self._clicked if item not in shown]
+        if self._query is None or not shown:
+            return None
+        explored = [item in self._explored for item in shown]
+        return LoggedPage(self.key, self._query, shown, explored, list(self._clicked))
+
+
+def _query(line: dict[str, Any]) -> dict[str, Any] | None:
+    attributes = line.get("query_attributes")
+    if isinstance(attributes, dict) and any(kind in attributes for kind in QUERY_KINDS):
+        return check_query({kind: attributes[kind] for kind in QUERY_KINDS if kind in attributes})
+    text = line.get("user_query")
+    return {"item": int(text)} if isinstance(text, str) and text.isdecimal() else None
+
+
+def _object(line: dict[str, Any], name: str, optional: bool = False) -> dict[str, Any]:
+    value = line.get(name)
+    if optional and value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be an object, got {value!r:.60}")
+    return value
 
 
 def read_log(paths: Sequence[PathLike]) -> list[LoggedPage]:
@@ -111,53 +268,115 @@ def write_log(path: PathLike, pages: Iterable[LoggedPage]) -> None:
         file.writelines(f"{json.dumps(page.to_json())}\n".encode() for page in pages)
 
 
-class LogReader:
-    """Look up the codes of logged pages.
+def pages_from_log(
+    logged_pages: Iterable[LoggedPage],
+    codes: Codes,
+    ids: npt.ArrayLike | None,
+    n_bits: int,
+    project: Project | None = None,
+) -> Iterator[tuple[LoggedPage, Page]]:
+    """Look up the codes of logged pages, in order.
+
+    Items that the collection lacks are left out, and so are pages of which it lacks the query or all items.
 
     Parameters
     ----------
+    logged_pages : iterable of LoggedPage
+        They are yielded with the items that are left.
     codes : packed codes of the collection
-    ids : int array, one per code
+    ids : int array, one per code; 0 to n - 1 by default
     n_bits : int
     project : callable, optional
         `project` of the hasher; needed where queries are vectors.
 
     Examples
     --------
-    >>> reader = LogReader(np.uint8([[0], [1], [3]]), ids=[10, 20, 30], n_bits=8)
-    >>> [(_, page)] = reader.pages([LoggedPage("a1", {"item": 10}, [20, 30], [False, True], [30])])
-    >>> page.shown_codes.ravel(), page.clicked
-    (array([1, 3], dtype=uint8), array([False,  True]))
+    >>> logged = LoggedPage("a1", {"item": 10}, [20, 30, 40], [False, True, True], [30])
+    >>> [(left, page)] = pages_from_log([logged], np.uint8([[0], [1], [3]]), [10, 20, 30], n_bits=8)
+    >>> left.shown, page.shown_codes.ravel(), page.clicked
+    ([20, 30], array([1, 3], dtype=uint8), array([False,  True]))
+    """
+    codes = check_codes(codes, n_bits)
+    rows = {item: row for row, item in enumerate(range(len(codes)) if ids is None else np.asarray(ids).tolist())}
+
+    def code_of(query: dict[str, Any]) -> QueryArray:
+        if "item" in query:
+            return np.asarray(codes[rows[query["item"]]])
+        if "code" in query:
+            return parse_code(query["code"], n_bits)
+        if project is None:
+            raise ValueError("queries are vectors: a hasher is needed to turn them into codes")
+        return np.asarray(project(np.asarray([query["vector"]], np.float32)), np.float32)
+
+    for logged in logged_pages:
+        places = [place for place, item in enumerate(logged.shown) if item in rows]
+        if not places or ("item" in logged.query and logged.query["item"] not in rows):
+            continue
+        shown, explored = [logged.shown[place] for place in places], [logged.explored[place] for place in places]
+        clicked = [item for item in logged.clicked if item in rows]
+        left = logged._replace(shown=shown, explored=explored, clicked=clicked)
+        shown_codes = codes[[rows[item] for item in shown]]
+        yield left, Page(code_of(logged.query), shown_codes, np.isin(shown, clicked), np.array(explored), logged.client)
+
+
+class LoggedPairs(NamedTuple):
+    """Queries, and pairs (query, item, grade) of row numbers: grade 1 for items that were clicked, 0 for others shown.
+
+    `n_left_out` counts pages whose query, or all of whose items, the collection lacks.
+
+    Examples
+    --------
+    >>> page = LoggedPage("a1", {"item": 2}, [0], [False], [0])
+    >>> pairs_from_log([page], np.uint8([[1], [2], [3]]), None, 8).pairs
+    array([[0, 0, 1]])
     """
 
-    def __init__(self, codes: Codes, ids: npt.ArrayLike, n_bits: int, project: Project | None = None) -> None:
-        self._codes, self._n_bits, self._project = check_codes(codes, n_bits), n_bits, project
-        self._rows = {item: row for row, item in enumerate(np.asarray(ids).tolist())}
+    queries: QueryArray
+    pairs: Rows
+    n_left_out: int
 
-    def pages(self, logged_pages: Iterable[LoggedPage]) -> Iterator[tuple[LoggedPage, Page]]:
-        """Yield pages in order, without items that the collection lacks; pages with none left are skipped."""
-        for logged in logged_pages:
-            places = [place for place, item in enumerate(logged.shown) if item in self._rows]
-            if not places or ("item" in logged.query and logged.query["item"] not in self._rows):
-                continue
-            clicked = set(logged.clicked)
-            page = Page(
-                self._query(logged.query),
-                self._codes[[self._rows[logged.shown[place]] for place in places]],
-                np.array([logged.shown[place] in clicked for place in places]),
-                np.array([logged.explored[place] for place in places]),
-                logged.client,
-            )
-            yield logged, page
 
-    def _query(self, query: dict[str, Any]) -> QueryArray:
-        if "item" in query:
-            return self._codes[[self._rows[query["item"]]]]
-        if "code" in query:
-            return parse_code(query["code"], self._n_bits)
-        if self._project is None:
-            raise ValueError("queries are vectors: a hasher is needed to turn them into codes")
-        return np.asarray(self._project(np.asarray([query["vector"]], np.float32)), np.float32)
+def pairs_from_log(
+    pages: Iterable[LoggedPage],
+    codes: Codes,
+    ids: npt.ArrayLike | None,
+    n_bits: int,
+    project: Project | None = None,
+) -> LoggedPairs:
+    """Read judged pairs from logged pages; pages of one query count as one, and a click on any of them counts.
+
+    Parameters
+    ----------
+    pages : iterable of LoggedPage
+    codes, ids, n_bits, project : as in `pages_from_log`
+        Where a query is a vector, codes of others are read as ±1.
+
+    Examples
+    --------
+    >>> page = LoggedPage("a1", {"item": 2}, [0, 1], [False, False], [1])
+    >>> pairs_from_log([page], np.uint8([[1], [2], [3]]), None, 8)
+    LoggedPairs(queries=array([[3]], dtype=uint8), pairs=array([[0, 0, 0],
+           [0, 1, 1]]), n_left_out=0)
+    """
+    logged_pages = list(pages)
+    numbers = range(len(codes)) if ids is None else np.asarray(ids).tolist()
+    rows = {item: row for row, item in enumerate(numbers)}
+    places: dict[bytes, int] = {}
+    queries: list[QueryArray] = []
+    grades: dict[tuple[int, int], int] = {}
+    n_pages = 0
+    for logged, page in pages_from_log(logged_pages, codes, ids, n_bits, project):
+        n_pages += 1
+        place = places.setdefault(page.query.tobytes(), len(queries))
+        if place == len(queries):
+            queries.append(page.query[None])
+        for item in logged.shown:
+            pair = place, rows[item]
+            grades[pair] = max(grades.get(pair, 0), int(item in logged.clicked))
+    if not queries:
+        raise ValueError(f"pages must name items of the collection, got none in {len(logged_pages)} pages")
+    pairs = np.array([(*pair, grade) for pair, grade in grades.items()], np.int64)
+    return LoggedPairs(stack_queries(queries), pairs, len(logged_pages) - n_pages)
 
 
 def parse_code(text: str, n_bits: int) -> Codes:

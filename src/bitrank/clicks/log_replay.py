@@ -1,23 +1,20 @@
-"""`replay` and `replay_log`: learn page by page, with the click gate, and compare the ranking before and after."""
+"""`replay`: learn page by page, with the click gate, and compare the ranking before and after."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.clicks.exploration import SAMPLE_SIZE
-from bitrank.clicks.gate import Decision
+from bitrank.clicks.gate import Decision, ask
 from bitrank.clicks.learn import ClickLearner
-from bitrank.clicks.log import LogReader, Project
-from bitrank.clicks.logged_pages import LoggedPage
-from bitrank.clicks.page import Page, query_distances
+from bitrank.clicks.page import Page
 from bitrank.core.checks import check_codes
 from bitrank.core.codes import distances
-from bitrank.core.progress import progress
 from bitrank.core.types import Codes
 from bitrank.ranking.ranker import Ranker
 
@@ -143,81 +140,10 @@ def _compare(
     return float(np.mean(kept)) if kept else 1.0, moves
 
 
-def _distances(page: Page, codes: Codes, sample: Codes, ranker: Ranker | None) -> npt.NDArray[np.float32]:
-    if ranker is None:
-        return np.asarray(query_distances(page.query[None], codes, None)[0])
-    query_codes, weights, _ = ranker.queries_for(page.query[None], collection=sample)
+def _distances(page: Page, codes: Codes, sample: Codes, ranker: Ranker | None) -> npt.NDArray[Any]:
+    query_codes, weights = ask(ranker, page.query[None], sample)
     return np.asarray(distances(query_codes, codes, weights, threads=1)[0])
 
 
-def _rank(distances: npt.NDArray[np.float32], item_distance: np.float32) -> float:
+def _rank(distances: npt.NDArray[Any], item_distance: Any) -> float:
     return float((distances < item_distance).sum() + ((distances == item_distance).sum() + 1) / 2)
-
-
-class LoggedMove(NamedTuple):
-    """A clicked item by its id, the query it was clicked for, and its rank before and after."""
-
-    query: dict[str, Any]
-    item: int
-    before: float
-    after: float
-
-
-class LogReplay(NamedTuple):
-    """A replayed log: the replay, its moves by ids, and the number of pages of which no item is in the collection.
-
-    Examples
-    --------
-    >>> codes = np.random.default_rng(0).integers(256, size=(500, 2), dtype=np.uint8)
-    >>> page = LoggedPage("a1", {"item": 9999}, [3], [False], [3])
-    >>> replay_log([page], codes, np.arange(500), 16, random_state=0).n_left_out
-    1
-    """
-
-    replay: Replay
-    moves: list[LoggedMove]
-    n_left_out: int
-
-
-def replay_log(
-    logged_pages: Sequence[LoggedPage],
-    codes: Codes,
-    ids: npt.ArrayLike,
-    n_bits: int,
-    *,
-    project: Project | None = None,
-    ranker: Ranker | None = None,
-    random_state: Any = None,
-) -> LogReplay:
-    """Replay pages of a log over a collection; items that the collection lacks are left out.
-
-    Parameters
-    ----------
-    logged_pages : sequence of LoggedPage
-        As `read_log` returns them.
-    codes : packed codes of the collection
-    ids : int array, one per code
-    n_bits : int
-    project : callable, optional
-        `project` of the hasher; needed where queries are vectors.
-    ranker, random_state : as in `replay`
-
-    Examples
-    --------
-    >>> codes = np.random.default_rng(0).integers(256, size=(500, 2), dtype=np.uint8)
-    >>> page = LoggedPage("a1", {"item": 7}, [3, 4, 999], [False] * 3, [4])
-    >>> replayed = replay_log([page], codes, np.arange(500), 16, random_state=0)
-    >>> replayed.moves[0].item, replayed.replay.n_clicks, replayed.n_left_out
-    (4, 1, 0)
-    """
-    pairs = list(LogReader(codes, ids, n_bits, project).pages(logged_pages))
-    pages = progress([page for _, page in pairs], label="replaying")
-    replayed = replay(pages, codes, n_bits, ranker=ranker, random_state=random_state)
-    stored = set(np.asarray(ids).tolist())
-
-    def logged(move: Move) -> LoggedMove:
-        page = pairs[move.page][0]
-        shown = [item for item in page.shown if item in stored]
-        return LoggedMove(page.query, shown[move.place], move.before, move.after)
-
-    return LogReplay(replayed, [logged(move) for move in replayed.moves], len(logged_pages) - len(pairs))

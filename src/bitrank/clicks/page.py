@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_codes
-from bitrank.core.codes import distances, split_vectors
-from bitrank.core.types import Codes, Weights, n_bytes
+from bitrank.core.codes import signs
+from bitrank.core.types import Codes, n_bytes
 
 MAX_REAL = 1e15  # Magnitude of a query's values: sums of them, times weights, stay within float32.
 
@@ -66,24 +67,16 @@ class Page:
         self.explored = np.zeros(n, bool) if explored is None else _check_flags(explored, n, "explored")
 
 
-def query_distances(queries: QueryArray, codes: Codes, weights: Weights | None) -> npt.NDArray[np.float32]:
-    """Compute distances from queries, packed codes or reals, to codes; magnitudes of reals multiply the weights.
-
-    Parameters
-    ----------
-    queries : packed codes of shape (n, n_bytes), or reals of shape (n, n_bits)
-    codes : packed codes
-    weights : array of shape (n_bits,), or None for plain Hamming distance
+def stack_queries(queries: Sequence[QueryArray]) -> QueryArray:
+    """Join rows of queries: packed codes, or reals where any of them are; codes then count as ±1.
 
     Examples
     --------
-    >>> query_distances(np.float32([[0.5, -2, 1]]), np.uint8([[64]]), np.float32([1, 1, 3]))
-    array([[5.5]], dtype=float32)
+    >>> stack_queries([np.float32([[0.5, -2, 1]]), np.uint8([[64]])]).tolist()
+    [[0.5, -2.0, 1.0], [-1.0, 1.0, -1.0]]
     """
-    if queries.dtype.kind != "f":
-        return distances(queries, codes, weights, threads=1).astype(np.float32)
-    query_codes, magnitudes = split_vectors(queries)
-    return distances(query_codes, codes, magnitudes if weights is None else weights * magnitudes, threads=1)
+    n_bits = max((rows.shape[1] for rows in queries if rows.dtype.kind == "f"), default=0)
+    return np.concatenate([signs(rows, n_bits) if n_bits and rows.dtype.kind != "f" else rows for rows in queries])
 
 
 def _check_query(query: QueryArray, width: int) -> tuple[QueryArray, Codes]:

@@ -1,7 +1,7 @@
-"""`ClickLog` and `Walks`: pages joined by the items they share, and pairs of items that walks along them join.
+"""`ClickLog` and `Walks`: pages joined by the items they share, pairs of items that walks join, and what they teach.
 
 A query and the items clicked for it are alike, and so are pages that share an item. A walk over a few pages joins items
-that are alike but far apart, which no page of near results shows.
+that are alike but far apart, which no page of near results shows. `learn_vectors` learns a vector per query from them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.clicks.page import Floats, Page
+from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Rows
+from bitrank.ranking.evidence.kinds import Matrix
+from bitrank.ranking.networks.batches import Batch
+from bitrank.ranking.networks.loss import contrast
+from bitrank.ranking.networks.network import start_network, train
+from bitrank.ranking.query_vector import QueryVectorRanker
 
 N_HOPS = 4  # pages that a walk visits after its first
 # Clicks below this place do not count, and of the others at most so many, drawn at random: a page of a thousand results
 # and clicks says no more than others.
 _LAST_PLACE, _MOST_CLICKED = 50, 20
+_N_HIDDEN = 256
+_RATE, _MOST_RATE = 0.96, 0.03  # the first is divided by the number of bits
+_N_QUERIES, _N_ITEMS = 256, 1024  # per batch
+_MOST_SAMPLED = 4000  # codes that the trust of a query is told from
 
 
 class _Node(NamedTuple):
@@ -150,3 +160,37 @@ def _pick(sums: Floats, starts: Rows, stops: Rows, random: np.random.Generator) 
     places = np.searchsorted(sums, low + random.random(len(starts)) * (high - low), side="right") - 1
     picked: Rows = np.clip(places, starts, stops - 1)
     return picked
+
+
+class _Batches(NamedTuple):
+    """Pairs that walks join: the second item of each pair against random items of the collection."""
+
+    walks: Walks
+    sample: Codes
+    n_bits: int
+
+    def draw(self, random: np.random.Generator) -> Batch:
+        """Draw pairs, and items for all of them; the loss is the cross-entropy of the pair's second item."""
+        pairs = self.walks.draw(_N_QUERIES, random)
+        bits = signs(self.walks.codes[pairs[:, 1]], self.n_bits)
+        items = signs(self.sample[random.integers(len(self.sample), size=_N_ITEMS)], self.n_bits)
+        size = np.float32(max(1, len(pairs)))
+        return Batch(pairs[:, 0], lambda vectors: contrast(vectors, bits, items) / size)
+
+
+def learn_vectors(
+    walks: Walks, sample: Codes, n_bits: int, *, blend: float, n_steps: int, random: np.random.Generator
+) -> QueryVectorRanker:
+    """Learn a network from the bits of a query to a vector; trust is told from the queries and clicked items."""
+    network = start_network(n_bits, n_bits + 1, random, n_hidden=_N_HIDDEN)
+
+    def phi(batch: Batch) -> Matrix:
+        bits = signs(walks.codes[batch.queries], n_bits)
+        return np.hstack([bits, np.ones((len(bits), 1), np.float32)])
+
+    rate, batches = min(_MOST_RATE, _RATE / n_bits), _Batches(walks, sample, n_bits)
+    network = train(network, batches, phi, rate=rate, n_steps=n_steps, random=random, label="query vectors of clicks")
+    order = np.random.default_rng(0)
+    clicked = walks.codes[order.permutation(walks.nodes)[:_MOST_SAMPLED]]
+    collection = sample[order.permutation(len(sample))[:_MOST_SAMPLED]]
+    return QueryVectorRanker.from_network(network._replace(blend=blend), clicked, collection, learned_from="clicks")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from bitrank.clicks.logged_pages import check_clicked
+from bitrank.clicks.log import check_clicked
 from bitrank.service.page_tokens import MAX_SHOWN, MAX_TOKEN
 
 MAX_K = 1000

@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank import clicks
-from bitrank.clicks.logged_pages import check_clicked
+from bitrank.clicks.log import check_clicked
 from bitrank.core.checks import n_threads
 from bitrank.core.types import Weights
 from bitrank.index import Index
