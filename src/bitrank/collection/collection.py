@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bitrank.collection import folder as files
 from bitrank.collection.engine import EngineIds, EngineItems
 from bitrank.collection.folder import Change, State, Stored
-from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, is_numbers
+from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, as_values, is_numbers
 from bitrank.collection.moment import Lazy, Moment
 from bitrank.collection.report import PLAIN, CollectionReport, Learned, Version, measure_recall
 from bitrank.collection.results import CollectionResults, Explanation
@@ -67,9 +67,11 @@ class Collection:
         hasher: Hasher | None = None,
         n_dimensions: int | None = None,
         metric: str = "cosine",
-        random_state: Any = None,
+        random_state: int | None = None,
     ) -> None:
         self._hasher = None if hasher is None else Lazy("hasher", hasher)
+        if random_state is not None and (not isinstance(random_state, int) or isinstance(random_state, bool)):
+            raise ValueError(f"random_state must be an int or None, got {random_state!r:.60}")
         self._n_dimensions, self._metric, self._random_state = n_dimensions, metric, random_state
         self._moment = Moment(index, ids, PLAIN)
         self._versions: tuple[tuple[Version, Lazy | None], ...] = ((PLAIN, None),)
@@ -127,6 +129,7 @@ class Collection:
         from sklearn.utils.validation import check_is_fitted
 
         from bitrank.hashing import SignBits
+        from bitrank.hashing.hasher import Hasher
 
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}, got {metric!r}")
@@ -138,6 +141,8 @@ class Collection:
         if len(vectors) < 2 and hasher is None:
             raise ValueError(f"X must hold at least two rows, whose values choose the thresholds, got {len(vectors)}")
         chosen: Hasher = SignBits() if hasher is None else hasher
+        if not isinstance(chosen, Hasher):
+            raise ValueError(f"hasher must be a Hasher, got {hasher!r:.60}")
         try:
             check_is_fitted(chosen, "n_bits_")
             if chosen.n_features_in_ != vectors.shape[1]:
@@ -578,7 +583,7 @@ class Collection:
             index, known = moment.index.copy(), moment.ids
             removed = np.empty(0, np.int64)
             if replace and ids is not None:
-                ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+                ids = as_values(ids)
                 removed = known.find(ids, index)
                 removed = removed[removed >= 0]
                 if len(removed):
@@ -791,9 +796,7 @@ class Collection:
 
     def _find(self, moment: Moment, ids: Any, name: str) -> Ids:
         """Numbers of ids, all of which must exist."""
-        if isinstance(ids, str | bytes):
-            raise ValueError(f"{name} must be a list of ids, got the text {ids!r:.60}")
-        values = ids if isinstance(ids, np.ndarray | list | tuple) else list(ids)
+        values = as_values(ids, name)
         numbers = moment.ids.find(values, moment.index)
         if (numbers < 0).any():
             unknown = values[int((numbers < 0).argmax())]
@@ -872,7 +875,7 @@ class Collection:
         return {
             "n_dimensions": self._n_dimensions,
             "metric": self._metric,
-            "random_state": self._random_state if isinstance(self._random_state, int) else None,
+            "random_state": self._random_state,
             "recall": self._recall,
             "ids": self._moment.ids.kind,
             "versions": [dataclasses.asdict(version) for version, _ in self._versions],
@@ -921,10 +924,7 @@ def _check_fitted(hasher: Hasher, codes: Codes, n_bits: int) -> int:
 
 def _start_ids(ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:
     """Ids of the first items."""
-    if ids is not None and not hasattr(ids, "tolist"):
-        if isinstance(ids, str | bytes):
-            raise ValueError(f"ids must be a list of ids, got the text {ids!r:.60}")
-        ids = list(ids)
+    ids = None if ids is None else as_values(ids)
     start: ItemIds = Numbers() if ids is None or is_numbers(ids) else Names()
     return start.add(ids, n, index)
 

@@ -154,7 +154,8 @@ class Names:
         """More ids, all new."""
         if ids is None:
             raise ValueError("ids must be given for a collection with ids that are not whole numbers, got none")
-        values = _values(ids)
+        values = as_values(ids)
+        values = values.tolist() if isinstance(values, np.ndarray) else values
         if len(values) != n:
             raise ValueError(f"ids must have one value for each of the {n} items, got {len(values)}")
         for value in values:
@@ -208,7 +209,16 @@ def _is_hashable(value: Any) -> bool:
     return isinstance(value, Hashable) and not (isinstance(value, tuple) and not all(map(_is_hashable, value)))
 
 
-def _values(ids: Iterable[Any]) -> list[Any]:
-    if isinstance(ids, str | bytes):
-        raise ValueError(f"ids must be a list of ids, got the text {ids!r:.60}")
-    return ids.tolist() if hasattr(ids, "tolist") else list(ids)
+def as_values(ids: Any, name: str = "ids") -> npt.NDArray[Any] | list[Any]:
+    """Ids as an array or a list, where they are several.
+
+    Examples
+    --------
+    >>> as_values(("a", "b"))
+    ['a', 'b']
+    """
+    if isinstance(ids, str | bytes | dict) or not isinstance(ids, Iterable):
+        raise ValueError(f"{name} must be a list of ids, got {ids!r:.60}")
+    if hasattr(ids, "to_numpy"):
+        return np.asarray(ids.to_numpy())
+    return ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else list(ids)

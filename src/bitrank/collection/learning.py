@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -187,8 +187,8 @@ def _pairs(items: Items, evidence: Evidence, n_queries: int) -> tuple[Rows, int]
         from bitrank.ranking.evidence.pairs import check_pairs
 
         return check_pairs(value, len(items.codes), n_queries), 0
-    rows = value.tolist() if isinstance(value, np.ndarray) else [list(row) for row in value]
-    if not rows or any(not isinstance(row, list) or len(row) not in (2, 3) for row in rows):
+    rows = _as_rows(value)
+    if not rows or any(len(row) not in (2, 3) for row in rows):
         raise ValueError("pairs must be rows of (query, id) or (query, id, grade), a qrels file or a sparse matrix")
     queries = _rows_of_queries([row[0] for row in rows], evidence, n_queries)
     numbers = items.rows_of([row[1] for row in rows])
@@ -203,8 +203,20 @@ def _pairs(items: Items, evidence: Evidence, n_queries: int) -> tuple[Rows, int]
     return np.unique(out, axis=0), int((~known).sum())
 
 
+def _as_rows(value: Any) -> list[list[Any]]:
+    """Rows of a table; empty ones in place of what is no row."""
+    rows = value.tolist() if hasattr(value, "tolist") else value
+    rows = rows if isinstance(rows, list) else list(rows) if isinstance(rows, Iterable) else [rows]
+    return [list(row) if isinstance(row, list | tuple) else [] for row in rows]
+
+
 def _rows_of_queries(values: list[Any], evidence: Evidence, n_queries: int) -> Rows:
     if evidence.query_ids is not None:
+        if len(set(evidence.query_ids)) < len(evidence.query_ids) or len(evidence.query_ids) != n_queries:
+            raise ValueError(
+                f"query_ids must be one name for each of the {n_queries} queries, got {len(evidence.query_ids)} with "
+                f"{len(set(evidence.query_ids))} different ones"
+            )
         places = {name: row for row, name in enumerate(evidence.query_ids)}
         unknown = [value for value in values if value not in places]
         if unknown:
@@ -218,8 +230,8 @@ def _rows_of_queries(values: list[Any], evidence: Evidence, n_queries: int) -> R
 
 def _fit_constraints(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
     value = evidence.value
-    rows = value.tolist() if isinstance(value, np.ndarray) else [list(row) for row in value]
-    widths = {len(row) if isinstance(row, list) else 0 for row in rows}
+    rows = _as_rows(value)
+    widths = {len(row) for row in rows}
     if widths not in ({3}, {4}):
         raise ValueError(
             "constraints must be rows of (query, dissimilar, similar[, similar]) of one length, got others"
@@ -247,12 +259,14 @@ def _fit_constraints(ranker: Ranker, items: Items, evidence: Evidence, notes: li
 
 
 def _fit_clicks(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
-    from bitrank.clicks import pairs_from_log, read_log
+    from bitrank.clicks import LoggedPage, pairs_from_log, read_log
 
     value = evidence.value
-    pages: list[Any] = [value] if isinstance(value, str | os.PathLike) else list(value)
+    pages: list[Any] = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
     if all(isinstance(page, str | os.PathLike) for page in pages):
         pages = list(read_log(pages))
+    if not pages or not all(isinstance(page, LoggedPage) for page in pages):
+        raise ValueError(f"clicks must be the path of a log, paths, or pages of a log, got {value!r:.60}")
     rows = {name: row for row, name in enumerate(items.ids.tolist())}
 
     def row(item: Any) -> int:  # logs write texts of digits as numbers
