@@ -56,7 +56,7 @@ def test_labels_with_options_and_roll_back(shop, capsys, printed_json):
     report = want.learn(labels=shop.y[:600], ranker=RankingSVM(n_quadruplets=1000, random_state=3))
     assert_learned_the_same(want, shop.queries)
     assert facts["learned"]["accepted"]
-    assert facts["learned"]["lines"] == report.learned.lines
+    assert facts["learned"]["gate"]["lines"] == report.learned.gate
     np.testing.assert_array_equal(load_ranker("svm.ranker").weights_, want.ranker.weights_)
     assert main(["weights", "export", "svm.ranker", "w.npy"]) == 0
     np.testing.assert_array_equal(np.load("w.npy"), want.ranker.weights_)

@@ -47,15 +47,15 @@ def test_labels_learn_what_the_glued_parts_learn(learned):
 def test_the_report_says_what_happened(learned):
     report = learned.report()
     assert report.learned.accepted
-    assert report.winner in report.learned.lines
-    assert report.learned.gain > 0
+    assert report.winner in report.learned.gate
+    assert report.learned.gate.gain > 0
     assert report.version.number == 1
     text = str(report)
     assert "in use: version 1, QueryVectorRanker learned from labels" in text
     assert "P@10" in text
     assert "plain  learned     gain" in text
     frame = pytest.importorskip("pandas") and report.frame()
-    assert len(frame) == len(report.learned.lines)
+    assert len(frame) == len(report.learned.gate)
     pytest.importorskip("matplotlib").use("agg")
     axes = report.plot()
     assert "held out" in axes.get_ylabel()
@@ -162,11 +162,11 @@ def test_pairs_come_as_rows_a_file_or_a_matrix(tmp_path):
     for ids, evidence, options in forms:
         collection = Collection.from_vectors(ITEMS, ids=ids, random_state=0)
         reports.append(collection.learn(pairs=evidence, queries=QUERIES[:120], ranker=FAST, **options))
-    lines = [report.learned.lines for report in reports]
+    lines = [report.learned.gate for report in reports]
     assert lines[0] == lines[1]
     collection = Collection.from_vectors(ITEMS, random_state=0)
     by_matrix = collection.learn(pairs=matrix.tocsr(), queries=QUERIES[:120], ranker=FAST)
-    assert by_matrix.learned.lines[0].keys() == lines[0][0].keys()
+    assert by_matrix.learned.gate[0].keys() == lines[0][0].keys()
     assert "nDCG@10" in str(reports[0])
 
 
@@ -213,13 +213,13 @@ def test_clicks_are_judged_pairs(ids):
     collection = Collection.from_vectors(ITEMS, ids=ids, random_state=0)
     report = collection.learn(clicks=pages, ranker=FAST)
     assert report.learned.kind == "clicks"
-    assert report.learned.lines
+    assert report.learned.gate
 
 
 def test_queries_without_judgements_learn_from_the_vectors():
     report = Collection.from_vectors(ITEMS, random_state=0).learn(unjudged=QUERIES, ranker=FAST)
     assert report.learned.kind == "unjudged"
-    assert report.learned.lines
+    assert report.learned.gate
 
 
 def test_added_items_learn_with_their_vectors():
@@ -227,18 +227,18 @@ def test_added_items_learn_with_their_vectors():
     parts = Collection.from_vectors(ITEMS[:250], hasher=SignBits().fit(ITEMS), random_state=0)
     parts.add(ITEMS[250:])
     reports = [each.learn(labels=Y[:N], ranker=FAST) for each in (whole, parts)]
-    assert reports[0].learned.lines == reports[1].learned.lines
+    assert reports[0].learned.gate == reports[1].learned.gate
 
 
 def test_features_stand_in_for_vectors_of_another_process(tmp_path):
     collection = Collection.from_vectors(ITEMS, random_state=0)
     collection.save(tmp_path / "a")
-    there = collection.learn(labels=Y[:N], ranker=FAST).learned.lines
+    there = collection.learn(labels=Y[:N], ranker=FAST).learned.gate
     loaded = Collection.load(tmp_path / "a")
-    assert loaded.learn(labels=Y[:N], features=ITEMS, ranker=FAST).learned.lines == there
+    assert loaded.learn(labels=Y[:N], features=ITEMS, ranker=FAST).learned.gate == there
     report = Collection.load(tmp_path / "a").learn(labels=Y[:N], ranker=FAST)
     assert "decoded from the codes" in str(report)
-    assert not any(line.get("inputs") == "features" for line in report.learned.lines)
+    assert not any(line.get("inputs") == "features" for line in report.learned.gate)
 
 
 def test_a_failed_fit_leaves_everything_as_it_was(learned, monkeypatch):
@@ -256,7 +256,7 @@ def test_a_failed_fit_leaves_everything_as_it_was(learned, monkeypatch):
 
 def test_the_same_seed_learns_the_same():
     lines = [
-        Collection.from_vectors(ITEMS, random_state=3).learn(labels=Y[:N], ranker="OnlineRankingSVM").learned.lines
+        Collection.from_vectors(ITEMS, random_state=3).learn(labels=Y[:N], ranker="OnlineRankingSVM").learned.gate
         for _ in range(2)
     ]
     assert lines[0] == lines[1]

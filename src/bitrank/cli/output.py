@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -44,4 +43,4 @@ def print_report(report: CollectionReport, *, as_json: bool) -> None:
     2 items of 8 bits: 1 byte per item
     in use: the plain ranking (nothing was learned yet)
     """
-    print(json.dumps(dataclasses.asdict(report)) if as_json else report)
+    print(json.dumps(report.to_json()) if as_json else report)

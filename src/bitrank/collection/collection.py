@@ -469,7 +469,7 @@ class Collection:
                 self._facts_changed = True
                 if learned_ranker is not None:
                     number = self._versions[-1][0].number + 1
-                    facts = {} if learned.gain is None else {"gain": learned.gain}
+                    facts = {"gain": learned.gate.gain} if learned.gate else {}
                     version = Version(number, kind, type(learned_ranker).__name__, float(learned_ranker.blend_), facts)
                     self._use(version, Lazy("ranker", learned_ranker))
         return self.report()
@@ -711,7 +711,7 @@ class Collection:
         if stored.hasher is not None:
             collection._hasher = Lazy("hasher", data=stored.hasher)
         if facts["learned"] is not None:
-            collection._learned = Learned(**facts["learned"])
+            collection._learned = Learned.from_json(facts["learned"])
         collection._recall, collection._state = facts["recall"], state
         collection.attachments, collection._attached = stored.attachments, dict(stored.attachments)
         rankers = {number: Lazy("ranker", data=data) for number, data in stored.rankers.items()}
@@ -879,7 +879,7 @@ class Collection:
             "recall": self._recall,
             "ids": self._moment.ids.kind,
             "versions": [dataclasses.asdict(version) for version, _ in self._versions],
-            "learned": None if self._learned is None else dataclasses.asdict(self._learned),
+            "learned": None if self._learned is None else self._learned.to_json(),
         }
 
     def _to_store(self, moment: Moment) -> Stored:

@@ -14,6 +14,7 @@ from bitrank.collection.report import Learned
 from bitrank.core.arrays import to_array
 from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Rows
+from bitrank.ranking.gate.report import Report
 
 if TYPE_CHECKING:
     from bitrank.clicks import LoggedPage
@@ -87,14 +88,14 @@ def learn(ranker: Ranker, items: Items, evidence: Evidence) -> tuple[Ranker | No
         fit()
     except TooLittleError as error:
         seconds = time.perf_counter() - start
-        return None, Learned(evidence.kind, name, False, f"too little evidence: {error}", [], None, seconds, notes)
+        return None, Learned(evidence.kind, name, False, f"too little evidence: {error}", Report(), seconds, notes)
     seconds = time.perf_counter() - start
-    lines, winner = list(ranker.report_), ranker.report_.winner
+    gate = ranker.report_
     if ranker.blend_ > 0:
-        reason = "held-out data rank surely better" if winner else "this ranker has no gate"
-        return ranker, Learned(evidence.kind, name, True, reason, lines, winner, seconds, notes)
+        reason = "held-out data rank surely better" if gate.accepted else "this ranker has no gate"
+        return ranker, Learned(evidence.kind, name, True, reason, gate, seconds, notes)
     reason = "nothing ranked held-out data surely better than the plain ranking"
-    return None, Learned(evidence.kind, name, False, reason, lines, None, seconds, notes)
+    return None, Learned(evidence.kind, name, False, reason, gate, seconds, notes)
 
 
 def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:

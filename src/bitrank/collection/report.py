@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.codes import sample_rows
 from bitrank.index import Index
+from bitrank.ranking.gate.report import Line, Report
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
 
 _RECALL_ROWS, _RECALL_QUERIES = 5000, 200
 
-# Figures of a gate by the evidence that it judges, the one that decides first, and its standard error.
 _FIGURES = {"map": "MAP", "p10": "P@10", "ndcg10": "nDCG@10", "new_ndcg10": "nDCG@10 of unjudged items"}
-_DECIDES = ("ndcg10", "map", "recall10")
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,8 @@ class Learned:
     ranker : str
     accepted : bool
     reason : str
-    lines : list of dict
-        What was tried, with its held-out figures; the first line is the plain ranking.
-    winner : dict or None
-        The line that is in use where it was accepted.
+    gate : Report
+        What was tried, with its held-out figures; empty where nothing was held out.
     seconds : float
     notes : list of str
         What the evidence lacked.
@@ -65,36 +62,18 @@ class Learned:
     ranker: str
     accepted: bool
     reason: str
-    lines: list[dict[str, Any]] = field(default_factory=list, hash=False)
-    winner: dict[str, Any] | None = field(default=None, hash=False)
+    gate: Report = field(default_factory=Report, hash=False)
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list, hash=False)
 
-    @property
-    def gain(self) -> float | None:
-        """Held-out gain of the figure that decides; None where nothing was measured."""
-        figure = self._figure()
-        if figure is None:
-            return None
-        best = self.winner if self.winner is not None else self.lines[0]
-        return float(best[figure] - self.lines[0][figure])
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as JSON values."""
+        return {**vars(self), "gate": self.gate.stored()}
 
-    @property
-    def error(self) -> float | None:
-        """Standard error of the gain."""
-        figure = self._figure()
-        return None if figure is None or self.winner is None else self.winner.get(f"{figure}_error")
-
-    def _figure(self) -> str | None:
-        return next((name for name in _DECIDES if self.lines and name in self.lines[0]), None)
-
-    def rows(self) -> list[tuple[str, Any, Any]]:
-        """Name, held-out figure before and after, for every figure that was measured."""
-        if not self.lines:
-            return []
-        after = self.lines[0] if self.winner is None else self.winner
-        known = [name for name in _FIGURES if self.lines[0].get(name) is not None]
-        return [(_FIGURES[name], self.lines[0][name], after.get(name)) for name in known]
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(**{**value, "gate": Report.load(value["gate"], "guarded")})
 
 
 @dataclass(frozen=True)
@@ -113,7 +92,7 @@ class CollectionReport:
     version : Version
         What is in use.
     learned : Learned or None
-        The last call of `learn`; `learned.winner` is the line of its table that is in use.
+        The last call of `learn`; `learned.gate` holds what it tried.
 
     Examples
     --------
@@ -134,38 +113,41 @@ class CollectionReport:
     learned: Learned | None = None
 
     @property
-    def winner(self) -> dict[str, Any] | None:
+    def winner(self) -> Line | None:
         """The line of the last gate that was accepted, or None."""
-        return None if self.learned is None or not self.learned.accepted else self.learned.winner
+        return None if self.learned is None else self.learned.gate.winner
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        learned = None if self.learned is None else self.learned.to_json()
+        return {**vars(self), "version": asdict(self.version), "learned": learned}
 
     def frame(self) -> Any:
         """Every line that the last gate tried, as a pandas frame."""
         from bitrank.core.lazy import import_extra
 
-        return import_extra("pandas", "demo").DataFrame([] if self.learned is None else self.learned.lines)
+        return import_extra("pandas", "demo").DataFrame([] if self.learned is None else self.learned.gate)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the figure that decides against the share of what was learned, with its error; needs matplotlib."""
         from bitrank.core.lazy import import_extra
 
-        figure = None if self.learned is None else self.learned._figure()
-        if self.learned is None or figure is None:
+        if self.learned is None or not self.learned.gate:
             raise ValueError("report must be of something learned with held-out figures to be drawn, got none")
         if axes is None:
             axes = import_extra("matplotlib.pyplot", "demo").subplots()[1]
-        plain, *tried = self.learned.lines
-        keys = [name for name in plain if name not in _FIGURES]
-        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        gate = self.learned.gate
+        plain, *tried = gate
+        groups: dict[str, list[Line]] = {}
         for line in tried:
-            params = tuple((k, v) for k, v in line.items() if k not in keys and not k.startswith(tuple(_FIGURES)))
-            groups.setdefault(params, []).append(line)
-        for params, lines in groups.items():
-            lines = [{**plain, "blend": 0.0}, *lines]
-            label = ", ".join(f"{name} {value}" for name, value in params) or self.learned.ranker
-            errors = [line.get(f"{figure}_error") or 0.0 for line in lines]
-            axes.errorbar([line["blend"] for line in lines], [line[figure] for line in lines], errors, label=label)
+            params = Report.params_of(line)
+            label = ", ".join(f"{name} {value}" for name, value in params.items()) or self.learned.ranker
+            groups.setdefault(label, [{**plain, "blend": 0.0}]).append(line)
+        for label, lines in groups.items():
+            errors = [line.get(f"{gate.figure}_error") or 0.0 for line in lines]
+            axes.errorbar([line["blend"] for line in lines], [line[gate.figure] for line in lines], errors, label=label)
         axes.set_xlabel("share of what was learned")
-        axes.set_ylabel(f"{_FIGURES.get(figure, figure)}, held out")
+        axes.set_ylabel(f"{_FIGURES[gate.figure]}, held out")
         axes.legend()
         return axes
 
@@ -188,18 +170,18 @@ class CollectionReport:
         return "\n".join(lines)
 
     def _learned_lines(self, learned: Learned) -> list[str]:
-        verdict = "accepted" if learned.accepted else "refused"
+        verdict, gate = "accepted" if learned.accepted else "refused", learned.gate
         lines = [f"learned from {learned.kind} in {learned.seconds:.1f} s: {verdict}, {learned.reason}"]
-        rows = learned.rows()
-        if rows:
+        if gate:
             lines.append(f"{'held out':<28}{'plain':>9}{'learned':>9}{'gain':>9}")
-        for name, before, after in rows:
-            if learned.winner is None or after is None:
-                lines.append(f"{name:<28}{before:>9.3f}{'–':>9}{'–':>9}")
-            else:
-                lines.append(f"{name:<28}{before:>9.3f}{after:>9.3f}{after - before:>+9.3f}")
-        if learned.error is not None:
-            lines.append(f"standard error of the gain: {learned.error:.3f}")
+        for name, before in gate.before.items():
+            after = gate.after[name]
+            if before is not None and after is not None and gate.accepted:
+                lines.append(f"{_FIGURES[name]:<28}{before:>9.3f}{after:>9.3f}{after - before:>+9.3f}")
+            elif before is not None:
+                lines.append(f"{_FIGURES[name]:<28}{before:>9.3f}{'–':>9}{'–':>9}")
+        if gate.accepted:
+            lines.append(f"standard error of the gain: {gate.gain_error:.3f}")
         return lines + [f"note: {note}" for note in learned.notes]
 
 

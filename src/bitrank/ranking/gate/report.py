@@ -92,8 +92,13 @@ class Report(list[Line]):
     @property
     def params(self) -> dict[str, Any]:
         """Parameters of the winner; none where the plain distance stays."""
+        return self.params_of(self.winner or {})
+
+    @staticmethod
+    def params_of(line: Line) -> dict[str, Any]:
+        """Parameters of a line, without its blend and figures."""
         rest = {"blend", *FIGURES, *(f"{name}_error" for name in FIGURES)}
-        return {name: value for name, value in (self.winner or {}).items() if name not in rest}
+        return {name: value for name, value in line.items() if name not in rest}
 
     def pick(self, scoring: str) -> Line | None:
         """The line that this scoring chooses, or None.
