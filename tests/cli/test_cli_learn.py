@@ -115,7 +115,7 @@ def test_judged_pairs(judged, form, printed_json):
     facts = printed_json()
     collection.learn(pairs=given, queries=queries, ranker=QueryVectorRanker(n_steps=60, random_state=0))
     assert_learned_the_same(collection, queries)
-    assert facts["learned"]["winner"]["ndcg10"] > facts["learned"]["lines"][0]["ndcg10"]
+    assert facts["winner"]["ndcg10"] > facts["learned"]["gate"]["lines"][0]["ndcg10"]
 
 
 def test_constraints(shop, printed_json):

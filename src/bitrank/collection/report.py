@@ -120,7 +120,7 @@ class CollectionReport:
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values."""
         learned = None if self.learned is None else self.learned.to_json()
-        return {**vars(self), "version": asdict(self.version), "learned": learned}
+        return {**vars(self), "version": asdict(self.version), "learned": learned, "winner": self.winner}
 
     def frame(self) -> Any:
         """Every line that the last gate tried, as a pandas frame."""
