@@ -279,3 +279,13 @@ def test_bad_cut_offs_and_gains():
             metrics.ndcg_at(distances, gains, 2)
     with pytest.raises(ValueError, match="gains must be real"):
         metrics.ndcg_at(distances, np.ones((3, 2)), 2)
+
+
+@given(st.integers(1, 9), st.integers(1, 40), st.sampled_from([np.uint32, np.int64, np.float32]), st.data())
+def test_the_smallest_columns_are_the_first_of_a_stable_sort(n, width, dtype, data):
+    values = np.random.default_rng(data.draw(st.integers(0, 2**31))).integers(0, 12, (n, width)).astype(dtype)
+    if dtype == np.float32:
+        values[values > 8] = np.inf
+    k = data.draw(st.integers(1, width))
+    expected = np.sort(np.argsort(values, axis=1, kind="stable")[:, :k], axis=1)
+    np.testing.assert_array_equal(ties.smallest_columns(values, k), expected)

@@ -116,14 +116,26 @@ def by_rows(function: Callable[..., npt.NDArray[Any]], *matrices: npt.NDArray[An
 
 
 def smallest_columns(values: npt.NDArray[Any], k: int) -> Ints:
-    """Column numbers of the k smallest values of every row, in any order.
+    """Column numbers of the k smallest values of every row, ascending; of equal values the first.
+
+    The order in which `numpy.argpartition` leaves them, and which of equal ones it takes, depends on the processor.
 
     Examples
     --------
-    >>> smallest_columns(np.array([[3, 1, 2]]), 1)
-    array([[1]])
+    >>> smallest_columns(np.array([[3, 1, 2, 1, 2]]), 3)
+    array([[1, 2, 3]])
     """
-    return by_rows(lambda rows: np.argpartition(rows, k - 1, axis=1)[:, :k], values)
+    return by_rows(lambda rows: _smallest_columns(rows, k), values)
+
+
+def _smallest_columns(values: npt.NDArray[Any], k: int) -> Ints:
+    limit = np.partition(values, k - 1, axis=1)[:, k - 1, None]
+    taken = values <= limit
+    if taken.sum() > k * len(values):
+        tied = values == limit
+        n_below = taken.sum(axis=1, keepdims=True) - tied.sum(axis=1, keepdims=True)
+        taken &= ~tied | (np.cumsum(tied, axis=1) + n_below <= k)
+    return np.nonzero(taken)[1].reshape(len(values), k)
 
 
 def check_pair(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bitrank.core.codes import signs
+from bitrank.core.ties import smallest_columns
 from bitrank.core.types import Rows, Weights
 from bitrank.ranking.evidence.kinds import Matrix, PairEvidence, QueryRows, VectorEvidence, blocks
 from bitrank.ranking.gate.choose import COARSE_BLENDS, choose_by_pairs
@@ -132,10 +133,9 @@ def nearest_vectors(evidence: VectorEvidence, numbers: Rows) -> Rows:
         far = squares - 2 * (evidence.query_vectors[part] @ evidence.vectors.T)
         if evidence.itself:
             far[np.arange(len(part)), part] = np.inf
-        near = np.argpartition(far, n_near - 1, axis=1)[:, :n_near]
+        near = smallest_columns(far, n_near)
         pairs.append(np.column_stack([np.repeat(part, n_near), near.ravel(), np.ones(near.size, np.int64)]))
-    found = np.concatenate(pairs)
-    return np.asarray(found[np.lexsort((found[:, 1], found[:, 0]))], np.int64)
+    return np.concatenate(pairs)
 
 
 def _least_squares(evidence: VectorEvidence, items: Rows) -> Floats:

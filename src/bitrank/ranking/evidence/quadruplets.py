@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from bitrank.core.checks import check_classes, check_codes, check_count
 from bitrank.core.codes import distances
-from bitrank.core.ties import by_rows
+from bitrank.core.ties import smallest_columns
 from bitrank.core.types import Codes, Rows
 
 Strategy = Literal["uniform", "near"]
@@ -258,9 +258,7 @@ def _nearest(
     if query_rows is not None:
         key[np.arange(len(queries)), query_rows] = np.iinfo(np.uint32).max
         n_candidates -= 1
-    if n_neighbors >= n_candidates:
-        return np.argsort(key, axis=1)[:, :n_candidates].astype(np.int64)
-    return by_rows(lambda rows: np.argpartition(rows, n_neighbors, axis=1)[:, :n_neighbors], key)
+    return smallest_columns(key, min(n_neighbors, n_candidates))
 
 
 def distinct(

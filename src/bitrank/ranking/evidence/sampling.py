@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bitrank.core.codes import distances
+from bitrank.core.ties import smallest_columns
 from bitrank.core.types import Rows, Weights
 from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, PairEvidence, blocks
 from bitrank.ranking.evidence.quadruplets import NothingToDrawError, draw_quadruplets
@@ -155,5 +156,5 @@ def _near_items(evidence: PairEvidence, queries: Rows, n_near: int = 200) -> Row
     near = np.empty((len(queries), n_near), np.int64)
     for part in blocks(len(queries), 256):
         to_items = distances(evidence.queries.codes[queries[part]], evidence.codes)
-        near[part] = np.argpartition(to_items, n_near - 1, axis=1)[:, :n_near]
+        near[part] = smallest_columns(to_items, n_near)
     return near
