@@ -16,11 +16,11 @@ TOKEN = "0123456789abcdef0123"
     [
         (
             ["--items", "items.parquet"],
-            "--items, --hasher and --image-features go with --index or --engine",
+            "--items, --hasher and --image-features go with a collection or --engine",
         ),
         (["--explore", "-1"], "explore must be at least 0, got -1"),
         (["--engine", "duckdb://"], "--engine needs --data or --db"),
-        (["--engine", "duckdb://", "--index", "x"], "--index or --engine, not both"),
+        (["--engine", "duckdb://", "--index", "x"], "a collection or --engine, not both"),
         (["--table", "shop"], "--table, --method and --candidates go with --engine"),
         (["--index", "x", "--candidates", "5"], "--table, --method and --candidates go with --engine"),
         (["--workers", "0"], "workers must be from 1 to 256, got 0"),
@@ -76,7 +76,7 @@ def test_the_digits_are_served_with_a_token(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "message"), [("--index", "meta.json is missing"), ("--access-log", "No such file or directory")]
+    ("option", "message"), [("--index", "collection.json is missing"), ("--access-log", "No such file or directory")]
 )
 def test_a_missing_index_or_folder_is_named(tmp_path, option, message):
     with Command(option, tmp_path / "absent" / "file", "--data", tmp_path / "data") as command:

@@ -157,9 +157,9 @@ def test_the_service_refuses_a_hasher_that_does_not_fit_the_codes(tmp_path):
     Index(from_embeddings(texts)).save(tmp_path / "texts.index")
     for threshold in ("mean", "zero"):
         SignBits(threshold=threshold).fit(texts).save(tmp_path / f"{threshold}.npz")
-    assert sources.from_files(tmp_path / "texts.index", hasher=tmp_path / "zero.npz").hasher is not None
+    assert sources.from_folder(tmp_path / "texts.index", hasher=tmp_path / "zero.npz").hasher is not None
     with pytest.raises(ValueError, match=r'use SignBits\(threshold="zero"\)'):
-        sources.from_files(tmp_path / "texts.index", hasher=tmp_path / "mean.npz")
+        sources.from_folder(tmp_path / "texts.index", hasher=tmp_path / "mean.npz")
 
 
 def test_files_of_before_the_threshold_still_load(tmp_path):

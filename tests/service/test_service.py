@@ -59,7 +59,7 @@ def files(tmp_path_factory):
 
 
 def load(files):
-    return sources.from_files(files / "my.index", files / "items.parquet", files / "hasher.npz", None)
+    return sources.from_folder(files / "my.index", files / "items.parquet", files / "hasher.npz", None)
 
 
 @pytest.fixture
@@ -762,16 +762,16 @@ def test_own_pictures_are_found_by_their_pixels(tmp_path):
     hasher = SignBits().fit(pictures.reshape(40, -1) / 255)
     hasher.save(tmp_path / "hasher.npz")
     Index(hasher.transform(pictures.reshape(40, -1) / 255)).save(tmp_path / "p.index")
-    source = sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", "pixels:8")
+    source = sources.from_folder(tmp_path / "p.index", None, tmp_path / "hasher.npz", "pixels:8")
     with serving(source, tmp_path) as client:
         for row in (0, 17):
             upload = {"file": ("a.png", images.png(pictures[row]), "image/png")}
             assert client.post("/search/image?k=1&explore=0", files=upload).json()["results"][0]["id"] == row
     with pytest.raises(ValueError, match=r"the 64 values that the hasher takes, got \(81,\)"):
-        sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", "pixels:9")
+        sources.from_folder(tmp_path / "p.index", None, tmp_path / "hasher.npz", "pixels:9")
     for wrong in ("raw", "pixels:3", "pixels:", "no_such_module:f", "math:no_such_function", ":f", "math:"):
         with pytest.raises(ValueError, match=r"pixels:SIDE, .* or module:function"):
-            sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", wrong)
+            sources.from_folder(tmp_path / "p.index", None, tmp_path / "hasher.npz", wrong)
 
 
 def test_own_pictures_are_found_by_features_of_the_operator(tmp_path, monkeypatch):
@@ -785,7 +785,7 @@ def test_own_pictures_are_found_by_features_of_the_operator(tmp_path, monkeypatc
     hasher = SignBits().fit(means)
     hasher.save(tmp_path / "hasher.npz")
     Index(hasher.transform(means), n_bits=8).save(tmp_path / "p.index")
-    source = sources.from_files(tmp_path / "p.index", None, tmp_path / "hasher.npz", "features_of_mine:rows")
+    source = sources.from_folder(tmp_path / "p.index", None, tmp_path / "hasher.npz", "features_of_mine:rows")
     expected = hasher.transform(means[17:18])[0].tobytes().hex()
     with serving(source, tmp_path) as client:
         upload = {"file": ("a.png", images.png(pictures[17]), "image/png")}

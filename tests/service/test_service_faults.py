@@ -124,7 +124,7 @@ def test_kills_lose_nothing_acknowledged_and_double_nothing(index, tmp_path, n_k
     assert {item: code.lower() for item, code in items.items()} == sent
 
     # A process that knows nothing but the file serves all of it again.
-    with serving(sources.from_files(index), tmp_path) as client:
+    with serving(sources.from_folder(index), tmp_path) as client:
         assert client.get("/collection").json()["n_items"] == len(CODES) + len(sent)
         assert client.get("/profiles").json()[1]["n_pages"] == count
         for item, code in list(sent.items())[:5]:

@@ -129,7 +129,7 @@ def test_a_killed_learner_is_reported_and_comes_back_without_the_pages_set_aside
         connection.execute("DELETE FROM candidates")
 
     # A learner that never died arrives at the same candidate.
-    with serving(sources.from_files(index), tmp_path) as client:
+    with serving(sources.from_folder(index), tmp_path) as client:
         wait_until(lambda: candidate(client)["n_learned"] == 10)
         assert candidate(client) == learned
 
@@ -230,7 +230,7 @@ def test_pages_with_which_learning_fails_again_and_again_are_set_aside(index, tm
 
     monkeypatch.setattr(ClickLearner, "learn", remembering)
     monkeypatch.setattr(ClickLearner, "update", failing)
-    with serving(sources.from_files(index), tmp_path) as client:
+    with serving(sources.from_folder(index), tmp_path) as client:
         for first in range(0, 6, together):
             if together > 1:
                 monkeypatch.setattr(learning, "PUBLISH_S", 0.0)

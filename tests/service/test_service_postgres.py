@@ -46,7 +46,7 @@ def shared_base(postgres):
 def two(index, shared_base):
     """Two services over one database, on threads of this process; each test has a profile of its own."""
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(serving(sources.from_files(index), url=shared_base)) for _ in range(2)]
+        yield [stack.enter_context(serving(sources.from_folder(index), url=shared_base)) for _ in range(2)]
 
 
 def started(index, base):
@@ -226,7 +226,7 @@ def test_killed_workers_lose_no_page_and_count_none_twice(index, base):
 )
 def test_a_database_that_goes_away_gives_503_and_loses_nothing(index, postgres, base, n_services, ends):
     with contextlib.ExitStack() as stack:
-        services = [stack.enter_context(serving(sources.from_files(index), url=base)) for _ in range(n_services)]
+        services = [stack.enter_context(serving(sources.from_folder(index), url=base)) for _ in range(n_services)]
         load = Load(services, "default")
         try:
             for end in ends:
@@ -254,7 +254,7 @@ IN_COMMIT = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 
 @pytest.mark.parametrize("table", ["pages", "activations"])
 def test_a_session_that_ends_within_the_commit_is_no_claim_that_nothing_was_written(index, base, table):
-    with serving(sources.from_files(index), url=base) as service:
+    with serving(sources.from_folder(index), url=base) as service:
         token = page_token(service, "default")
         number = call(service, "POST", "/profiles/default/versions", weights=[2.0] * N_BITS).json()["number"]
         call(service, "POST", f"/profiles/default/versions/{number}/activate")
@@ -296,7 +296,7 @@ WRITES = [
 
 def test_a_database_that_goes_away_after_the_commit_makes_no_answer_wrong(index, postgres, base):
     """What was committed is answered as such; sent again with its key, it is answered so again."""
-    with Proxy(postgres.port) as proxy, serving(sources.from_files(index), url=proxy.url(base)) as service:
+    with Proxy(postgres.port) as proxy, serving(sources.from_folder(index), url=proxy.url(base)) as service:
         token = page_token(service, "default")
         for number, (method, path, body, table) in enumerate([*WRITES, ("POST", "/feedback", None, "pages")]):
             if table == "pages":

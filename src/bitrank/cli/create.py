@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bitrank.cli.judgements import read
 from bitrank.cli.output import add_json, print_report
 from bitrank.core.files import read_array
+from bitrank.core.lazy import import_extra
 
 if TYPE_CHECKING:
     from bitrank import Collection
@@ -38,6 +39,11 @@ def add_parser(commands: Any) -> None:
     command.add_argument("--column", default="code", help="Parquet column of the codes (default: %(default)s)")
     command.add_argument("--id-column", help="Parquet column of the ids")
     command.add_argument("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
+    command.add_argument(
+        "--backup",
+        type=Path,
+        help="fold in what a service over the collection changed: what `bitrank backup` wrote of its database",
+    )
     command.add_argument("--replace", action="store_true", help="take the place of a collection in the folder")
     add_json(command)
     command.set_defaults(run=_create)
@@ -45,6 +51,11 @@ def add_parser(commands: Any) -> None:
 
 def _create(arguments: argparse.Namespace) -> int:
     collection = _make(arguments)
+    if arguments.backup is not None:
+        import_extra("sqlalchemy", "service")
+        from bitrank.service.folding import fold
+
+        fold(arguments.backup, collection)
     collection.save(arguments.collection, replace=arguments.replace)
     print_report(collection.report(), as_json=arguments.json)
     return 0

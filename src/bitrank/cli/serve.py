@@ -41,7 +41,10 @@ def add_parser(commands: Any) -> None:
         options.append(serve.add_argument(*names, **details))
 
     serve.add_argument("--config", type=Path, help="TOML file with these options (default: BITRANK_SERVE_CONFIG)")
-    add("--index", type=Path, help="folder of an index, from `Index.save`")
+    serve.add_argument(
+        "collection", type=Path, nargs="?", help="folder of a collection, from `bitrank create`, or of an index"
+    )
+    add("--index", type=Path, help="the same folder, as an option")
     add("--engine", metavar="URL", help="postgresql://…, clickhouse://…, …: serve codes that stay in an engine")
     add("--table", help="table or collection of the engine (default: codes)")
     add("--method", choices=["exact", "rerank"], help="how the engine searches (default: exact where it can)")
@@ -119,6 +122,10 @@ def add_parser(commands: Any) -> None:
 
 
 def _complete(arguments: argparse.Namespace, options: list[argparse.Action]) -> argparse.Namespace:
+    if arguments.collection is not None:
+        if arguments.index is not None:
+            raise ValueError("give a collection or --index, not both")
+        arguments.index = arguments.collection
     config = arguments.config or os.environ.get("BITRANK_SERVE_CONFIG")
     return complete(arguments, options, DEFAULTS, None if config is None else Path(config))
 
@@ -138,14 +145,14 @@ def _serve(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     check_host(arguments.host, settings)
     if arguments.index is not None and arguments.engine is not None:
-        raise ValueError("give --index or --engine, not both")
+        raise ValueError("give a collection or --engine, not both")
     if arguments.engine is not None and arguments.data is None and arguments.db is None:
         raise ValueError("--engine needs --data or --db, for clicks and versions")
     own = arguments.index is not None or arguments.engine is not None
     if arguments.engine is None and (arguments.table or arguments.method or arguments.candidates is not None):
         raise ValueError("--table, --method and --candidates go with --engine")
     if not own and (arguments.items or arguments.hasher or arguments.image_features):
-        raise ValueError("--items, --hasher and --image-features go with --index or --engine")
+        raise ValueError("--items, --hasher and --image-features go with a collection or --engine")
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise ValueError(f"workers must be from 1 to {MAX_WORKERS}, got {arguments.workers}")
     scheme = (arguments.engine or "").partition(":")[0]
@@ -166,7 +173,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs a hundred lines per error, and raises it
             source = sources.from_engine(index, table, *files)
         elif arguments.index is not None:
-            source = sources.from_files(arguments.index, *files)
+            source = sources.from_folder(arguments.index, *files)
         else:
             source = sources.embedded_digits()
         ranker = None if arguments.ranker is None else load_ranker(arguments.ranker)

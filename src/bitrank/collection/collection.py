@@ -271,6 +271,30 @@ class Collection:
         return self._metric
 
     @property
+    def index(self) -> Any:
+        """The `Index` that holds the codes of this moment, or an engine; change it through the collection.
+
+        Where ids are no whole numbers, it knows items by row numbers, ascending in the order of `ids`.
+
+        Examples
+        --------
+        >>> Collection.from_codes([[3], [12]], ids=["a", "b"]).index.ids
+        array([0, 1])
+        """
+        return self._moment.index
+
+    @property
+    def n_dimensions(self) -> int | None:
+        """Numbers per vector, or None for a collection of codes alone.
+
+        Examples
+        --------
+        >>> Collection.from_vectors([[0.5, -2.0], [1.0, 0.25]]).n_dimensions
+        2
+        """
+        return self._n_dimensions
+
+    @property
     def hasher(self) -> Hasher | None:
         """What makes the codes of vectors, or None."""
         return None if self._hasher is None else self._hasher.get()
@@ -564,7 +588,7 @@ class Collection:
         Parameters
         ----------
         X : array of shape (n, n_dimensions)
-            Vectors, or codes for a collection of codes.
+            Vectors, or packed codes.
         ids : n values, optional
             New ones, of the kind of the others; by default the numbers after the largest.
         replace : bool
@@ -810,7 +834,9 @@ class Collection:
 
     def _read_items(self, X: Any) -> tuple[Codes, npt.NDArray[Any] | None]:
         """Codes of items, and the vectors that they were made from."""
-        if self._hasher is None:
+        shape = (getattr(X, "dtype", None), *getattr(X, "shape", ())[1:])
+        is_code = shape == (np.uint8, self.bytes_per_item) and self.bytes_per_item != self._n_dimensions
+        if self._hasher is None or is_code:
             return check_codes(X, self.n_bits), None
         vectors = check_vectors(X, "X")
         if vectors.shape[1] != self._n_dimensions:

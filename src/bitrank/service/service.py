@@ -59,7 +59,7 @@ class Service:
         The database.
     settings : Settings
     ranker : Ranker, optional
-        The first version of the default profile, or a new one.
+        The first version of the default profile, or a new one; by default what the collection learned, if anything.
     link : Link, optional
         Leads to a learner in another process. Without one, the service learns on a thread.
     """
@@ -67,6 +67,7 @@ class Service:
     def __init__(
         self, source: Source, url: str, settings: Settings, ranker: Ranker | None = None, link: Link | None = None
     ) -> None:
+        ranker = source.ranker if ranker is None else ranker
         if ranker is not None and ranker.n_bits_ != source.index.n_bits:
             raise ValueError(f"the ranker must rank codes of {source.index.n_bits} bits, got {ranker.n_bits_}")
         self.settings = settings

@@ -1,6 +1,6 @@
-"""`Source`: the collection to serve: the embedded digits, or an index with items, a hasher and pictures.
+"""`Source`: what to serve: the embedded digits, or a collection with descriptions of its items and pictures.
 
-A source never changes; `Collection` keeps what the API adds and removes over it.
+A source never changes; the database keeps what the API adds and removes over it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from bitrank.clicks.exploration import SAMPLE_SIZE
+from bitrank.collection import Collection
 from bitrank.core.lazy import import_extra
 from bitrank.datasets import DIGIT_CODES, DIGIT_HASHER, Digits, digits
+from bitrank.hashing import load_hasher
 from bitrank.index import Index
 from bitrank.service import images
 from bitrank.service.engine_index import EngineIndex
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
+    from bitrank.ranking.ranker import Ranker
+
+
+FOLDED = "service items"  # attachment of a collection: ids and descriptions that were folded in
 
 
 class Description(NamedTuple):
@@ -61,6 +67,7 @@ class Source:
     make_hasher: Callable[[], Hasher] | None = None  # called before the first search by vector
     vectorizer: images.Vectorizer | None = None
     folder: Path | None = None  # of pictures that items name by a path
+    ranker: Ranker | None = None  # what the collection learned
 
     @cached_property
     def hasher(self) -> Hasher | None:
@@ -72,14 +79,34 @@ def embedded_digits() -> Source:
     """Load the 10 000 embedded digits as ITQ codes of 64 bits, searchable by item, vector or drawing."""
     data = digits()
     codes = np.load(DIGIT_CODES, allow_pickle=False)
-    return Source("digits", Index(codes), DigitItems(data), lambda: _load_hasher(DIGIT_HASHER), images.digit_vector)
+    return Source("digits", Index(codes), DigitItems(data), lambda: load_hasher(DIGIT_HASHER), images.digit_vector)
 
 
-def from_files(
-    index: Path, items: Path | None = None, hasher: Path | None = None, image_features: str | None = None
+def from_folder(
+    folder: Path, items: Path | None = None, hasher: Path | None = None, image_features: str | None = None
 ) -> Source:
-    """Load a collection: an index folder and, optionally, a Parquet file of items and a saved hasher."""
-    return _with_files(index.stem, Index.load(index), items, hasher, image_features)
+    """Load the folder of a collection or of an index and, optionally, a Parquet file of items and a saved hasher.
+
+    Items whose ids are no whole numbers are served by the numbers of their rows, with their ids as titles.
+    """
+    collection = Collection.load(folder)
+    source = Source(folder.stem, collection.index, NoItems(), ranker=collection.ranker)
+    if collection.n_dimensions is not None:
+        if hasher is not None:
+            raise ValueError("--hasher must be left out for a collection, which has its own, got one")
+        source.make_hasher = lambda: cast("Hasher", collection.hasher)
+    names = numbers_of_names(collection)
+    source = _with_files(source, items, hasher, image_features, names)
+    folded = collection.attachments.get(FOLDED)
+    if names or folded:
+        source.items = CollectionItems(names, folded or b"[]", source.items)
+    return source
+
+
+def numbers_of_names(collection: Collection) -> dict[Any, int]:
+    """Return the number by which the service knows each item; empty where ids are whole numbers."""
+    ids = collection.ids
+    return {} if ids.dtype.kind in "iu" else dict(zip(ids.tolist(), collection.index.ids.tolist(), strict=True))
 
 
 def from_engine(
@@ -89,33 +116,30 @@ def from_engine(
     hasher: Path | None = None,
     image_features: str | None = None,
 ) -> Source:
-    """Serve codes that stay in an engine, with the same files as `from_files`."""
-    return _with_files(name, index, items, hasher, image_features)
+    """Serve codes that stay in an engine, with the same files as `from_folder`."""
+    return _with_files(Source(name, index, NoItems()), items, hasher, image_features, {})
 
 
 def _with_files(
-    name: str, loaded: Index | EngineIndex, items: Path | None, hasher: Path | None, image_features: str | None
+    source: Source,
+    items: Path | None,
+    hasher: Path | None,
+    image_features: str | None,
+    names: dict[Any, int],
 ) -> Source:
-    source = Source(name, loaded, NoItems() if items is None else ParquetItems(items))
     if items is not None:
-        source.folder = items.resolve().parent
+        source.items, source.folder = ParquetItems(items, names), items.resolve().parent
     if hasher is not None:
-        fitted = _load_hasher(hasher)
-        if fitted.n_bits_ != loaded.n_bits:
-            raise ValueError(f"the hasher must give {loaded.n_bits} bits as the index has, got {fitted.n_bits_}")
-        fitted.check_codes(loaded.sample(SAMPLE_SIZE))
+        fitted, n_bits = load_hasher(hasher), source.index.n_bits
+        if fitted.n_bits_ != n_bits:
+            raise ValueError(f"the hasher must give {n_bits} bits as the index has, got {fitted.n_bits_}")
+        fitted.check_codes(source.index.sample(SAMPLE_SIZE))
         source.make_hasher = lambda: fitted
-        if image_features is not None:
-            source.vectorizer = _check_length(images.vectorizer(image_features), fitted.n_features_in_)
-    elif image_features is not None:
-        raise ValueError("image features need a hasher to make codes of them")
+    if image_features is not None:
+        if source.hasher is None:
+            raise ValueError("image features need a hasher to make codes of them")
+        source.vectorizer = _check_length(images.vectorizer(image_features), source.hasher.n_features_in_)
     return source
-
-
-def _load_hasher(path: Path) -> Hasher:
-    from bitrank.hashing import load_hasher  # slow to import
-
-    return load_hasher(path)
 
 
 class NoItems:
@@ -154,15 +178,58 @@ class DigitItems:
         return (images.png(255 - self._data.images[item]), "image/png") if item < len(self._data.images) else None
 
 
-class ParquetItems:
-    """Items of a Parquet file: `id` and, optionally, `title` and `image`; all other columns are payload."""
+class CollectionItems:
+    """Items of a collection, over those of a file: descriptions that were folded in, and ids as titles.
 
-    def __init__(self, path: Path) -> None:
+    Parameters
+    ----------
+    names : dict
+        The number of every id, where ids are no whole numbers; else empty.
+    folded : bytes
+        What `bitrank create --backup` kept with the collection.
+    items : Items
+    """
+
+    def __init__(self, names: dict[Any, int], folded: bytes, items: Items) -> None:
+        rows = json.loads(folded)
+        self._titles = {number: str(name) for name, number in names.items()}
+        self._folded = {names.get(item, item): Description(*row) for item, *row in rows}
+        self._items = items
+        self.has_images = items.has_images or any(known.image is not None for known in self._folded.values())
+
+    def descriptions(self, ids: list[int]) -> list[Description]:
+        """Describe each item, by its id at least where that is no whole number."""
+        found = []
+        for item, described in zip(ids, self._items.descriptions(ids), strict=True):
+            known = self._folded.get(item, described)
+            found.append(known if known.title is not None else known._replace(title=self._titles.get(item)))
+        return found
+
+    def picture(self, item: int) -> tuple[bytes, str] | None:
+        """Read the picture of an item, where the items have one."""
+        return None if item in self._folded else self._items.picture(item)
+
+
+class ParquetItems:
+    """Items of a Parquet file: `id` and, optionally, `title` and `image`; all other columns are payload.
+
+    Parameters
+    ----------
+    path : Path
+    names : dict
+        The number of every id, where ids are no whole numbers; else empty.
+    """
+
+    def __init__(self, path: Path, names: dict[Any, int]) -> None:
         self._table = import_extra("pyarrow.parquet", "service").read_table(path)
         columns = self._table.column_names
         if "id" not in columns:
             raise ValueError(f"{path} must have a column id, got {columns}")
         ids = self._table["id"].to_numpy()
+        if names:
+            known = np.array([item in names for item in ids], bool)
+            self._table = self._table.filter(known)
+            ids = np.array([names[item] for item in ids[known]], np.int64)
         if ids.dtype.kind not in "iu" or len(np.unique(ids)) != len(ids):
             raise ValueError(f"ids of {path} must be whole numbers, none twice, got {ids.dtype}")
         self._order: npt.NDArray[np.int64] = np.argsort(ids, kind="stable")
