@@ -7,7 +7,6 @@ record that a crash cut off was never acknowledged, and is left out.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -15,7 +14,7 @@ import re
 import secrets
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.core.files import LOCK, locked, read_npz, replacing, sync
+from bitrank.core import folder as folders
+from bitrank.core.files import LOCK, locked, read_npz, sync
 from bitrank.index import Index, IndexFormatError
 
 if TYPE_CHECKING:
     from bitrank.collection.moment import Lazy
 
-FORMAT = "bitrank collection"
 VERSION = 1
 META = "collection.json"
 # Names of the files of a collection, including those that a crash leaves behind.
@@ -110,10 +109,15 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
             for name, (file_name, data) in contents.items():
                 entries[name] = _write_file(folder / file_name, data)
             _write_file(folder / f"journal-{token}.log", b"")
-            meta = {"format": FORMAT, "version": VERSION, "token": token, "facts": stored.facts, "files": entries}
+            meta = {
+                "format": "bitrank collection",
+                "version": VERSION,
+                "token": token,
+                "facts": stored.facts,
+                "files": entries,
+            }
             meta["index"] = stored.index is not None
-            with replacing(folder / META) as file:
-                file.write(json.dumps(meta | {"checksum": _checksum(_canonical(meta))}, indent=1).encode())
+            folders.write_meta(folder / META, meta)
         except BaseException:
             _remove(folder, lambda name: token in name)
             raise
@@ -176,6 +180,8 @@ def read(path: str | os.PathLike[str], mmap: bool) -> tuple[Stored, State]:
         except (OSError, ValueError) as error:
             if _read_meta(folder)["token"] != meta["token"]:
                 continue  # another process has saved meanwhile: files may be missing
+            if isinstance(error, folders.VanishedError):
+                raise CollectionFormatError(str(error)) from None
             if isinstance(error, OSError):
                 raise CollectionFormatError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
             raise
@@ -240,23 +246,8 @@ def _records(journal: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any
         start = stop
 
 
-def _read_meta(folder: Path) -> dict[str, Any]:
-    file = folder / META
-    try:
-        meta = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise CollectionFormatError(f"{file} is missing: no collection was saved there") from None
-    except NotADirectoryError:
-        raise CollectionFormatError(f"path must be the folder of a collection, got the file {folder}") from None
-    except (OSError, ValueError) as error:
-        raise CollectionFormatError(f"{file} is damaged: {error}") from None
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        raise CollectionFormatError(f"{file} is not of a collection")
-    if meta.get("version") != VERSION:
-        raise CollectionFormatError(f"{file} has format version {meta.get('version')!r}; this bitrank reads {VERSION}")
-    if meta.pop("checksum", None) != _checksum(_canonical(meta)):
-        raise CollectionFormatError(f"{file} is damaged: its checksum does not fit")
-    return meta
+def _read_meta(folder: Path) -> folders.Meta:
+    return folders.read_meta(folder / META, "collection", (VERSION,), CollectionFormatError)
 
 
 def _check_target(folder: Path) -> None:
@@ -303,37 +294,20 @@ def _new_file(kind: str) -> str:
     return f"{kind}-{secrets.token_hex(8)}.{'npz' if kind == 'ranker' else 'bin'}"
 
 
-def _write_file(file: Path, data: bytes) -> dict[str, Any]:
+def _write_file(file: Path, data: bytes) -> folders.Meta:
     with open(file, "xb") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
-    return {"name": file.name, "size": len(data), "checksum": _checksum(data)}
+    return folders.describe(file, np.frombuffer(data, np.uint8))
 
 
-def _read_file(folder: Path, entry: dict[str, Any]) -> bytes:
-    file = folder / str(entry["name"])
-    try:
-        data = file.read_bytes()
-    except FileNotFoundError:
-        raise CollectionFormatError(f"{file} is missing") from None
-    if len(data) != entry["size"]:
-        raise CollectionFormatError(f"{file} is damaged: {len(data)} bytes instead of {entry['size']}")
-    if _checksum(data) != entry["checksum"]:
-        raise CollectionFormatError(f"{file} is damaged: its checksum does not fit")
-    return data
+def _read_file(folder: Path, entry: folders.Meta) -> bytes:
+    return folders.check_file(folder, entry, CollectionFormatError).tobytes()
 
 
-def _canonical(meta: dict[str, Any]) -> bytes:
-    return json.dumps(meta, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _checksum(data: bytes) -> str:
-    return f"{_kernel.checksum(np.frombuffer(data, np.uint8)):016x}"
-
-
-def _remove(folder: Path, unwanted: Any) -> None:
-    for old in folder.iterdir():
-        if _FILES.fullmatch(old.name) and unwanted(old.name):
-            with contextlib.suppress(OSError):
-                shutil.rmtree(old) if old.is_dir() else old.unlink()
+def _remove(folder: Path, unwanted: Callable[[str], bool]) -> None:
+    old = [file for file in folder.iterdir() if _FILES.fullmatch(file.name) and unwanted(file.name)]
+    folders.remove(file for file in old if not file.is_dir())
+    for file in old:
+        shutil.rmtree(file, ignore_errors=True)

@@ -1,17 +1,10 @@
-"""An index on disk: a folder of plain arrays, and a meta.json that names them with their sizes and checksums.
-
-A save writes new files under new names and then replaces meta.json in one step, so a crash at any moment leaves either
-the old index or the new one.
-"""
+"""An index on disk: a folder of plain arrays, and a meta.json that names them (see `core.folder`)."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitrank import _kernel
+from bitrank.core import folder as folders
 from bitrank.core.checks import n_threads
-from bitrank.core.files import locked, replacing, sync
+from bitrank.core.files import locked, sync
 from bitrank.core.types import Weights, n_bytes
 from bitrank.index.segments import Segment
 from bitrank.index.snapshot import Snapshot
@@ -83,13 +76,12 @@ def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | No
                 "n_segments": len(snapshot.segments),
                 "files": files,
             }
-            with replacing(folder / META) as file:
-                file.write(json.dumps(meta | {"checksum": _meta_checksum(meta)}, indent=1).encode())
+            folders.write_meta(folder / META, meta)
         except BaseException:
-            _remove(file for file in folder.iterdir() if token in file.name)
+            folders.remove(file for file in folder.iterdir() if token in file.name)
             raise
         sync(folder)
-        _remove(file for file in folder.iterdir() if file.name != META and token not in file.name)
+        folders.remove(file for file in folder.iterdir() if file.name != META and token not in file.name)
 
 
 def load(path: str | os.PathLike[str], mmap: bool) -> tuple[Snapshot, Weights | None]:
@@ -99,36 +91,16 @@ def load(path: str | os.PathLike[str], mmap: bool) -> tuple[Snapshot, Weights | 
     while True:
         try:
             return _load(folder, meta, mmap)
-        except _VanishedError:
+        except folders.VanishedError as error:
             # Another process has saved since meta.json was read, or a file is missing.
             before, meta = meta, read_meta(folder)
             if meta == before:
-                raise
+                raise IndexFormatError(str(error)) from None
 
 
-def read_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_meta(path: str | os.PathLike[str]) -> folders.Meta:
     """Read and check meta.json."""
-    file = Path(path) / META
-    try:
-        meta = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise IndexFormatError(f"{file} is missing: no index was saved there") from None
-    except NotADirectoryError:
-        raise IndexFormatError(f"path must be the folder of an index, got the file {path}") from None
-    except (OSError, ValueError) as error:
-        raise IndexFormatError(f"{file} is damaged: {error}") from None
-    if not isinstance(meta, dict) or meta.get("format") != "bitrank index":
-        raise IndexFormatError(f"{file} is not of an index")
-    if meta.get("version") not in VERSIONS:
-        known = " and ".join(map(str, VERSIONS))
-        raise IndexFormatError(f"{file} has format version {meta.get('version')!r}; this bitrank reads {known}")
-    if meta.pop("checksum", None) != _meta_checksum(meta):
-        raise IndexFormatError(f"{file} is damaged: its checksum does not fit")
-    return meta
-
-
-class _VanishedError(IndexFormatError):
-    """A file that meta.json names does not exist."""
+    return folders.read_meta(Path(path) / META, "index", VERSIONS, IndexFormatError)
 
 
 def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Snapshot, Weights | None]:
@@ -149,15 +121,8 @@ def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Snapshot, Wei
 
 def _read_array(folder: Path, name: str, entry: dict[str, Any], mmap: bool) -> npt.NDArray[Any]:
     file = folder / entry["name"]
-    try:
-        size = file.stat().st_size
-        if size != entry["size"]:
-            raise IndexFormatError(f"{file} is damaged: {size} bytes instead of {entry['size']}")
-        if f"{_kernel.checksum(np.memmap(file, np.uint8, 'r')):016x}" != entry["checksum"]:
-            raise IndexFormatError(f"{file} is damaged: its checksum does not fit")
-        array: npt.NDArray[Any] = np.load(file, mmap_mode="r" if mmap else None, allow_pickle=False)
-    except FileNotFoundError:
-        raise _VanishedError(f"{file} is missing") from None
+    folders.check_file(folder, entry, IndexFormatError)
+    array: npt.NDArray[Any] = np.load(file, mmap_mode="r" if mmap else None, allow_pickle=False)
     if array.dtype != DTYPES[name.split("-")[0]]:
         raise IndexFormatError(f"{file} holds {array.dtype}, not {DTYPES[name.split('-')[0]]}")
     return array.view(np.ndarray)
@@ -168,19 +133,4 @@ def _write_array(folder: Path, name: str, array: npt.NDArray[Any]) -> dict[str, 
     kind = name.removesuffix(".npy").split("-")[1]
     np.save(file, np.ascontiguousarray(array, DTYPES[kind]), allow_pickle=False)
     sync(file)
-    return {
-        "name": name,
-        "size": file.stat().st_size,
-        "checksum": f"{_kernel.checksum(np.memmap(file, np.uint8, 'r')):016x}",
-    }
-
-
-def _meta_checksum(meta: dict[str, Any]) -> str:
-    text = json.dumps(meta, sort_keys=True, separators=(",", ":")).encode()
-    return f"{_kernel.checksum(np.frombuffer(text, np.uint8)):016x}"
-
-
-def _remove(files: Iterator[Path]) -> None:
-    for file in list(files):
-        with contextlib.suppress(OSError):
-            file.unlink()
+    return folders.describe(file, np.memmap(file, np.uint8, "r"))
