@@ -62,8 +62,8 @@ def offsets(quantised: Quantised, limits: npt.NDArray[np.float32], width: int) -
     """
     slack = 1 + 1e-6 * (width + 16)
     with np.errstate(over="ignore", invalid="ignore"):
-        reach = np.floor(limits.astype(np.float64) * quantised.scales * slack)
-    out = SCALE * (quantised.constants - 1 - np.clip(reach, -1, 1 << 26).astype(np.int32))
+        scaled_limit = np.floor(limits.astype(np.float64) * quantised.scales * slack)
+    out = SCALE * (quantised.constants - 1 - np.clip(scaled_limit, -1, 1 << 26).astype(np.int32))
     return np.where(limits == np.inf, EVERYTHING, np.where(limits < 0, NOTHING, out)).astype(np.int32)
 
 

@@ -18,8 +18,8 @@ __device__ inline int offset_for(const State &state, int query, u32 limit) {
     double distance;
     asm("cvt.f64.f32 %0, %1;" : "=d"(distance) : "f"(__uint_as_float(limit)));  // of subnormal numbers too
     const double slack = 1 + 1e-6 * (state.n_bytes + 16);
-    const double reach = floor(distance * state.scales[query] * slack);
-    return 8 * (state.constants[query] - 1 - (reach < (1 << 26) ? (int)reach : 1 << 26));
+    const double scaled_limit = floor(distance * state.scales[query] * slack);
+    return 8 * (state.constants[query] - 1 - (scaled_limit < (1 << 26) ? (int)scaled_limit : 1 << 26));
 }
 
 struct Entries {
