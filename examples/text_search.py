@@ -12,8 +12,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
-from bitrank import Index, QueryVectorRanker, SignBits
-from bitrank.ranking.evidence.pairs import read_qrels
+from bitrank import Collection
 
 
 def read_texts(path: str) -> tuple[list[str], list[str]]:
@@ -35,20 +34,13 @@ def main() -> None:
     # Your embedding model in its place.
     model = make_pipeline(TfidfVectorizer(sublinear_tf=True), TruncatedSVD(arguments.n_bits, random_state=0))
     vectors = model.fit_transform(documents)
-    hasher = SignBits().fit(vectors)
-    codes = hasher.transform(vectors)
+    collection = Collection.from_vectors(vectors, ids=document_ids, random_state=0)
+    asked = model.transform(queries)
+    print(collection.learn(pairs=arguments.qrels, queries=asked, query_ids=query_ids, ignore_unknown=True))
 
-    pairs, n_unknown = read_qrels(arguments.qrels, query_ids, document_ids)
-    print(f"{len(documents)} documents, {len(pairs)} judgements, {n_unknown} of unknown ids")
-    ranker = QueryVectorRanker(n_steps=50, random_state=0)
-    ranker.fit_pairs(codes, pairs, queries=hasher.project(model.transform(queries)))
-    print(f"share of what was learned: {ranker.blend_}")
-
-    index = Index(codes)
-    asked = ranker.queries_for(hasher.project(model.transform([arguments.question])), collection=index)
-    ids, distances = index.search(asked, k=5)
-    for row, distance in zip(ids[0], distances[0], strict=True):
-        print(f"{distance:8.3f}  {document_ids[row]}  {documents[row][:80]}")
+    ids, distances = collection.search(model.transform([arguments.question]), k=5)
+    for name, distance in zip(ids[0], distances[0], strict=True):
+        print(f"{distance:8.3f}  {name}  {documents[document_ids.index(name)][:80]}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,9 @@ LONG = {
     "dask.md",
     "learning.md",
     "quickstart.md",
-}  # a cluster, many rankers; README.md fits one by default
+    "parts.md",
+    "README.md",
+}  # a cluster, rankers with their gates
 
 
 def blocks(page):

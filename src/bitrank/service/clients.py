@@ -54,7 +54,7 @@ class Clients:
         for part in reversed(forwarded.decode("latin-1").split(",")):
             hop = part.strip()
             if _parsed(hop) is None:
-                return str(peer)  # what stands before it was written by we know not whom
+                return str(peer)  # earlier entries are untrusted
             peer = hop
             if not self._is_proxy(hop):
                 break

@@ -32,7 +32,7 @@ class Link:
     >>> link.close()
     """
 
-    longest_s = 0  # A process that learns from one page for longer is ended by the system; 0 is for ever.
+    longest_s = 0  # The system ends a process that learns from one page for longer; 0 means no limit.
 
     def __init__(self) -> None:
         self._shared = mmap.mmap(-1, _SIZE)
