@@ -197,8 +197,15 @@ def test_bad_options():
         choose(codes, y, candidates(good=GOOD), validation="time")
     with pytest.raises(ValueError, match="needs at least four classes, got 3"):
         choose(codes, y % 3, candidates(good=GOOD), validation="classes")
-    with pytest.raises(ValueError, match="no held-out query has a similar item"):
-        choose(codes, np.arange(len(y)), candidates(good=GOOD))
+
+
+def test_too_little_evidence_is_refused():
+    codes, y = data()
+    report = choose(codes, np.arange(len(y)), candidates(good=GOOD))
+    assert report == []
+    assert not report.accepted
+    assert report.refusal.startswith("too little evidence: no held-out query has a similar item")
+    assert Report.load(report.stored(), "guarded").refusal == report.refusal
 
 
 # Splitting ------------------------------------------------------------------------------------------------------------

@@ -214,10 +214,16 @@ def test_figures_equal_a_direct_computation(reals):
         np.testing.assert_allclose(scores.ndcg10, direct(blended, everything), rtol=1e-4, atol=1e-4)
 
 
-def test_one_query_alone_cannot_be_held_out():
+@pytest.mark.parametrize("learner", [QueryVectorRanker, QueryAdaptiveRanker, RankingSVM])
+def test_one_query_alone_is_refused(learner):
     codes, pairs, queries, *_ = judged()
-    with pytest.raises(ValueError, match="at least two queries to hold one out, got one"):
-        RankingSVM(N_BITS).fit_pairs(codes, pairs[pairs[:, 0] < 1], queries=queries)
+    ranker = learner(N_BITS, random_state=0).fit_pairs(codes, pairs[pairs[:, 0] < 1], queries=queries)
+    assert ranker.blend_ == 0
+    assert not ranker.report_.accepted
+    assert ranker.report_.refusal.endswith("evidence must come from at least two queries to hold one out")
+    found = ranker.queries_for(queries[:5])
+    np.testing.assert_array_equal(found.codes, queries[:5])
+    assert (found.weights == found.weights[0, 0]).all()
 
 
 # What is learned ------------------------------------------------------------------------------------------------------

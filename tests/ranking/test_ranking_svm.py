@@ -285,8 +285,13 @@ def test_bad_labels(C):
     pairs = np.arange(300) // 2
     with pytest.raises(ValueError, match="no class is large enough"):
         fast(C=0.01).fit(codes, pairs)
-    with pytest.raises(ValueError, match="classes"):
-        fast(C=C).fit(codes, np.arange(300))
+    if C == "auto":
+        refused = fast(C=C).fit(codes, np.arange(300))
+        assert refused.report_.refusal.startswith("too little evidence: no held-out query has a similar item")
+        np.testing.assert_array_equal(refused.weights_, np.ones(16))
+    else:
+        with pytest.raises(ValueError, match="no class is large enough"):
+            fast(C=C).fit(codes, np.arange(300))
     small = np.append(y[:-1], 99)  # one row of its own class: skipped
     assert fast(C=C).fit(codes, small).weights_.shape == (16,)
 
@@ -309,10 +314,11 @@ def test_bad_quadruplets(C):
         RankingSVM(C=C).fit_constraints(codes, [[0, 1, 2, 3]], queries=codes[:, :1])
 
 
-def test_one_query_alone_cannot_be_held_out():
+def test_one_query_alone_is_refused():
     codes, _ = toy()
-    with pytest.raises(ValueError, match="at least two queries"):
-        RankingSVM().fit_constraints(codes, [[0, 1, 2, 3], [0, 4, 5, 6]])
+    refused = RankingSVM().fit_constraints(codes, [[0, 1, 2, 3], [0, 4, 5, 6]])
+    assert refused.blend_ == 0
+    assert refused.report_.refusal.endswith("evidence must come from at least two queries to hold one out")
     assert RankingSVM(C=1).fit_constraints(codes, [[0, 1, 2, 3]]).weights_.shape == (16,)
 
 

@@ -94,7 +94,7 @@ def learn(ranker: Ranker, items: Items, evidence: Evidence) -> tuple[Ranker | No
     if ranker.blend_ > 0:
         reason = "held-out data rank surely better" if gate.accepted else "this ranker has no gate"
         return ranker, Learned(evidence.kind, name, True, reason, gate, seconds, notes)
-    reason = "nothing ranked held-out data surely better than the plain ranking"
+    reason = gate.refusal or "nothing ranked held-out data surely better than the plain ranking"
     return None, Learned(evidence.kind, name, False, reason, gate, seconds, notes)
 
 

@@ -18,7 +18,13 @@ from bitrank.core.checks import check_codes, check_weights
 from bitrank.core.progress import progress
 from bitrank.core.types import Codes, Rows, Weights
 from bitrank.ranking.evidence.constraints import check_constraints, triplets_from_clicks
-from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, QueryRows, check_query_rows
+from bitrank.ranking.evidence.kinds import (
+    ConstraintEvidence,
+    LabelEvidence,
+    QueryRows,
+    TooLittleEvidenceError,
+    check_query_rows,
+)
 from bitrank.ranking.evidence.sampling import SAMPLINGS, Params, Samples, constraint_samples, label_samples
 from bitrank.ranking.gate import choose as gate
 from bitrank.ranking.gate.folds import Validation, some_rows
@@ -201,13 +207,22 @@ class OnlineRankingSVM(Ranker):
         return self._fit_samples(samples, choose)
 
     def _fit_constraints(self, evidence: ConstraintEvidence) -> Report:
-        choose = partial(gate.choose_by_constraints, evidence, random=self._random())
+        def make(some: ConstraintEvidence) -> gate.Challengers:
+            return partial(constraint_samples(some).challengers, self._try)
+
+        def choose(_: gate.Challengers) -> Report:
+            return gate.choose_by_constraints(evidence, make, random=self._random())
+
         return self._fit_samples(constraint_samples(evidence), choose)
 
     def _fit_samples(self, samples: Samples, choose: Callable[[gate.Challengers], Report]) -> Report:
         """Choose on held-out data, then continue from all constraints, blended with uniform weights."""
         report = choose(partial(samples.challengers, self._try))
-        state = self._stream(samples.chosen(report.params)[1])
+        try:
+            state = self._stream(samples.chosen(report.params)[1])
+        except TooLittleEvidenceError:
+            ones = np.ones(samples.n_bits)
+            state = self._given_start(samples.n_bits) if self.weights is not None else _State(ones, ones, 0)
         weights = gate.blend_at_scale(state.mean, report.blend, float(state.mean.mean()))
         self._set(_State(weights, weights, state.n_updates))
         return report

@@ -278,7 +278,7 @@ class Ranker(BaseEstimator):
         """Learn from checked evidence."""
         started = time.perf_counter()
         report = learn(evidence)
-        self.n_bits_, self.report_ = evidence.n_bits, report or Report()
+        self.n_bits_, self.report_ = evidence.n_bits, Report() if report is None else report
         self.blend_ = self._ungated_blend if report is None else report.blend
         self.report_.seconds = time.perf_counter() - started
         return self

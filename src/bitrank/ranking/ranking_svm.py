@@ -13,7 +13,7 @@ import numpy.typing as npt
 from bitrank.core.checks import check_count, check_weights
 from bitrank.core.progress import progress
 from bitrank.core.types import Weights
-from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, PairEvidence
+from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, PairEvidence, TooLittleEvidenceError
 from bitrank.ranking.evidence.sampling import (
     SAMPLINGS,
     Params,
@@ -150,8 +150,15 @@ class RankingSVM(Ranker):
         return self._fit_samples(samples, None, partial(gate.choose_by_pairs, evidence, random=random))
 
     def _fit_constraints(self, evidence: ConstraintEvidence) -> Report | None:
-        choose = partial(gate.choose_by_constraints, evidence, random=self._random())
-        return self._fit_samples(constraint_samples(evidence), len(evidence.rows), choose)
+        n = len(evidence.rows)
+
+        def make(some: ConstraintEvidence) -> gate.Challengers:
+            return partial(constraint_samples(some).challengers, partial(self._try, n))
+
+        def choose(_: gate.Challengers) -> Report:
+            return gate.choose_by_constraints(evidence, make, random=self._random())
+
+        return self._fit_samples(constraint_samples(evidence), n, choose)
 
     def _fit_samples(
         self, samples: Samples, n: int | None, choose: Callable[[gate.Challengers], Report]
@@ -159,7 +166,13 @@ class RankingSVM(Ranker):
         """Choose on held-out data unless C says it all, then learn from all; constants are divided by n constraints."""
         report = choose(partial(samples.challengers, partial(self._try, n))) if self._is_auto() else None
         params = constants(self.C) if report is None else report.params
-        sampling, drawn = samples.chosen(params)
+        try:
+            sampling, drawn = samples.chosen(params)
+        except TooLittleEvidenceError:
+            if report is None:
+                raise
+            self.weights_, self.solution_, self.params_ = np.ones(samples.n_bits, np.float32), None, {}
+            return report
         constraints = constraints_of(drawn)
         solution, weights = None, np.ones(constraints.n_bits)
         if params:

@@ -25,6 +25,10 @@ from bitrank.ranking.evidence.pairs import check_pairs
 Matrix = npt.NDArray[np.float32]
 
 
+class TooLittleEvidenceError(ValueError):
+    """Evidence that is well formed, but too little to learn from or to hold any out."""
+
+
 class QueryRows(NamedTuple):
     """Queries as packed codes, with magnitudes where they came as reals."""
 

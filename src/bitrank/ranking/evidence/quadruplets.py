@@ -13,12 +13,9 @@ from bitrank.core.checks import check_classes, check_codes, check_count
 from bitrank.core.codes import distances
 from bitrank.core.ties import smallest_columns
 from bitrank.core.types import Codes, Rows
+from bitrank.ranking.evidence.kinds import TooLittleEvidenceError
 
 Strategy = Literal["uniform", "near"]
-
-
-class NothingToDrawError(ValueError):
-    """No constraint can be drawn from this evidence in this way."""
 
 
 # With "near", at most this many queries have their neighbours looked up.
@@ -94,13 +91,13 @@ class Classes:
         self.start = np.cumsum(count) - count
         self.n_items = int(count.sum())
         if len(count) < 2:
-            raise NothingToDrawError(f"y must hold at least two classes, got {len(count)}")
+            raise TooLittleEvidenceError(f"y must hold at least two classes, got {len(count)}")
         needed = 2 if separate else 3
         self.large_enough = count >= needed
         self.query_count = np.where(self.large_enough, query_count, 0)
         self.n_queries = int(self.query_count.sum())
         if self.n_queries == 0:
-            raise NothingToDrawError(
+            raise TooLittleEvidenceError(
                 f"no class is large enough to draw from: a quadruplet takes {needed} items of one class, "
                 f"the largest of {len(count)} classes has {count.max()}"
             )
@@ -174,7 +171,7 @@ class Neighbors:
         similar = same.sum(axis=1)
         usable = (similar >= 2) & (similar < near.shape[1])
         if not usable.any():
-            raise NothingToDrawError(
+            raise TooLittleEvidenceError(
                 f'strategy "near" found no query with two similar and one dissimilar row among its {near.shape[1]} '
                 'nearest: raise n_neighbors or use strategy "uniform"'
             )

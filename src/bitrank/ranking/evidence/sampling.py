@@ -7,11 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bitrank.core.checks import class_numbers
 from bitrank.core.codes import distances
 from bitrank.core.ties import smallest_columns
 from bitrank.core.types import Rows, Weights
-from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, PairEvidence, blocks
-from bitrank.ranking.evidence.quadruplets import NothingToDrawError, draw_quadruplets
+from bitrank.ranking.evidence.kinds import (
+    ConstraintEvidence,
+    LabelEvidence,
+    PairEvidence,
+    TooLittleEvidenceError,
+    blocks,
+)
+from bitrank.ranking.evidence.quadruplets import draw_quadruplets
 
 Params = dict[str, Any]
 Drawn = Iterator[tuple[Params, ConstraintEvidence]]
@@ -30,6 +37,7 @@ class Samples(NamedTuple):
 
     Attributes
     ----------
+    n_bits : int
     samplings : sequence of dict
         What a gate tries.
     usual : dict
@@ -38,6 +46,7 @@ class Samples(NamedTuple):
         From row numbers of the evidence (None: all of them) and samplings to (sampling, constraints) of each.
     """
 
+    n_bits: int
     samplings: Sequence[Params]
     usual: Params
     draw: Callable[[Rows | None, Sequence[Params]], Drawn]
@@ -62,7 +71,7 @@ class Samples(NamedTuple):
                 ]
                 for params, weights in learn(constraints, None if wanted is None else rest):
                     yield {**sampling, **params}, weights
-        except NothingToDrawError:
+        except TooLittleEvidenceError:
             if wanted is None:
                 raise  # later, a sampling with nothing to draw just drops out of the race
 
@@ -82,6 +91,7 @@ def label_samples(
 
     A sampling that has nothing to draw is skipped, unless it is the last.
     """
+    class_numbers(evidence.y, len(evidence.codes), fewest=2)
 
     def draw(rows: Rows | None, samplings: Sequence[Params]) -> Drawn:
         rows = everything() if rows is None else rows
@@ -90,13 +100,13 @@ def label_samples(
             seed = int(random.integers(2**31))
             try:
                 drawn = draw_quadruplets(evidence.y[rows], n_quadruplets, codes=codes, random_state=seed, **sampling)
-            except NothingToDrawError:
+            except TooLittleEvidenceError:
                 if sampling is samplings[-1]:
                     raise
                 continue
             yield sampling, ConstraintEvidence(codes, drawn, queries, evidence.n_bits)
 
-    return Samples(samplings, samplings[-1], draw)
+    return Samples(evidence.n_bits, samplings, samplings[-1], draw)
 
 
 def pair_samples(evidence: PairEvidence, n_triplets: int, random: np.random.Generator) -> Samples:
@@ -108,7 +118,7 @@ def pair_samples(evidence: PairEvidence, n_triplets: int, random: np.random.Gene
             yield sampling, draw_triplets(evidence, pairs, n_triplets, sampling["negatives"], random)
 
     ways = [{"negatives": negatives} for negatives in NEGATIVES]
-    return Samples(ways, ways[0], draw)
+    return Samples(evidence.n_bits, ways, ways[0], draw)
 
 
 def constraint_samples(evidence: ConstraintEvidence) -> Samples:
@@ -117,7 +127,7 @@ def constraint_samples(evidence: ConstraintEvidence) -> Samples:
     def draw(rows: Rows | None, samplings: Sequence[Params]) -> Drawn:
         yield {}, evidence if rows is None else evidence._replace(rows=evidence.rows[rows])
 
-    return Samples([{}], {}, draw)
+    return Samples(evidence.n_bits, [{}], {}, draw)
 
 
 # How triplets are drawn from judged pairs: the item that should be farther comes from the whole collection, or from the
@@ -146,7 +156,7 @@ def draw_triplets(
     negative = ~np.isin(rows[:, 0] * n_items + items, keys)
     triplets = np.column_stack([rows[:, 0], items, rows[:, 1]])[negative]
     if len(triplets) == 0:
-        raise NothingToDrawError("pairs must leave items that are not relevant near the queries, got none")
+        raise TooLittleEvidenceError("pairs must leave items that are not relevant near the queries, got none")
     return ConstraintEvidence(evidence.codes, triplets, evidence.queries, evidence.n_bits)
 
 

@@ -13,9 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.types import Rows
-from bitrank.ranking.evidence.kinds import ConstraintEvidence, LabelEvidence, PairEvidence, pairs_of_constraints
-from bitrank.ranking.gate.folds import Validation, split_labels, split_pairs
-from bitrank.ranking.gate.judge import Factor, Floats, HeldOutLabels, HeldOutPairs, LabelScores, PairScores, mean_one
+from bitrank.ranking.evidence.kinds import (
+    ConstraintEvidence,
+    LabelEvidence,
+    PairEvidence,
+    TooLittleEvidenceError,
+    pairs_of_constraints,
+)
+from bitrank.ranking.gate.folds import PairFold, Validation, split_labels, split_pairs
+from bitrank.ranking.gate.judge import (
+    Factor,
+    Floats,
+    HeldOutLabels,
+    HeldOutPairs,
+    LabelScores,
+    PairScores,
+    mean_one,
+    standard_error,
+)
 from bitrank.ranking.gate.report import Report, Scoring, check_scoring
 
 # From row numbers to learn from, and where the gate races the parameters that are still wanted, to the parameters of
@@ -23,6 +38,8 @@ from bitrank.ranking.gate.report import Report, Scoring, check_scoring
 Challengers = Callable[..., Iterator[tuple[dict[str, Any], Factor]]]
 BLENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 COARSE_BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)  # for learners with many challengers
+_PLACEBO_Z = 2.0  # standard errors by which a winner must beat the placebo
+Judged = dict[tuple[tuple[str, Any], ...], list[LabelScores | PairScores]]
 # Share of the named items whose pairs are hidden from learning: they stand for the documents of tomorrow.
 _NEW_ITEMS = 1 / 3
 # In a race, this many challengers go on after the first fold by each of: MAP, MAP where precision at 10 does not fall,
@@ -89,14 +106,17 @@ def choose(
     race : bool
         Judge only the best few of the first fold in the others; `challengers` takes the parameters that are wanted.
     """
-    judged: dict[tuple[tuple[str, Any], ...], list[LabelScores | PairScores]] = {}
+    judged: Judged = {}
     rivals: list[Any] = []
-    for rows, judge in held_out:
-        wanted = (_racers(judged, rivals[0]),) if race and rivals else ()
-        rivals.append(judge.judge())
-        for params, factor in challengers(rows, *wanted):
-            for amount, scores in judge.judge_blends(factor, blends):
-                judged.setdefault((*params.items(), ("blend", amount)), []).append(scores)
+    try:
+        for rows, judge in held_out:
+            wanted = (_racers(judged, rivals[0]),) if race and rivals else ()
+            rivals.append(judge.judge())
+            for params, factor in challengers(rows, *wanted):
+                for amount, scores in judge.judge_blends(factor, blends):
+                    judged.setdefault((*params.items(), ("blend", amount)), []).append(scores)
+    except TooLittleEvidenceError as error:
+        return Report(refusal=f"too little evidence: {error}")
     rival = _gather(rivals)
     lines = [{"blend": 0.0, **rival.figures(rival)}]
     for key, parts in judged.items():
@@ -144,7 +164,6 @@ def choose_by_pairs(
     *,
     random: np.random.Generator,
     itself: bool = False,
-    new_share: float = _NEW_ITEMS,
     scale_magnitudes: bool = True,
     blends: Sequence[float] = BLENDS,
 ) -> Report:
@@ -156,26 +175,77 @@ def choose_by_pairs(
         Rows to learn from are rows of `evidence.pairs`.
     itself : bool
         Whether queries are rows of the codes, which must not find themselves.
-    new_share : float
-        Share of the named items whose pairs are hidden from learning.
     """
-    folds = split_pairs(evidence.pairs, new_share, random)
-    held_out = ((fold.learn, HeldOutPairs(evidence, fold, scale_magnitudes, itself, random)) for fold in folds)
-    return choose(held_out, challengers, blends=blends)
+
+    def held_out() -> Iterator[tuple[Rows, Judge]]:
+        for fold in split_pairs(evidence.pairs, _NEW_ITEMS, random):
+            yield fold.learn, HeldOutPairs(evidence, fold, scale_magnitudes, itself, random)
+
+    return choose(held_out(), challengers, blends=blends)
 
 
 def choose_by_constraints(
-    evidence: ConstraintEvidence, challengers: Challengers, *, random: np.random.Generator
+    evidence: ConstraintEvidence,
+    make: Callable[[ConstraintEvidence], Challengers],
+    *,
+    random: np.random.Generator,
 ) -> Report:
-    """Hold out whole queries, whose similar items are to be found; rows to learn from are constraints."""
+    """Hold out queries and items as `choose_by_pairs` does, the similar items of held-out queries being relevant.
+
+    Constraints of one query tell little that those of another do not, so that a winner must also beat a placebo: what
+    the same learner makes of the same constraints, exchanged among the queries that are learned from.
+
+    Parameters
+    ----------
+    evidence : ConstraintEvidence
+    make : callable
+        From constraints to challengers; rows to learn from are rows of them.
+    random : numpy Generator
+    """
     judged = pairs_of_constraints(evidence)
-
-    def of_queries(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-        queries = np.unique(judged.pairs[rows, 0])
-        return challengers(np.flatnonzero(np.isin(evidence.rows[:, 0], queries)))
-
     itself = evidence.queries.codes is evidence.codes
-    return choose_by_pairs(judged, of_queries, random=random, itself=itself, new_share=0.0)
+    try:
+        folds = split_pairs(judged.pairs, _NEW_ITEMS, random)
+        held_out = [
+            (_rows_to_learn(evidence, judged, fold, itself), HeldOutPairs(judged, fold, True, itself, random))
+            for fold in folds
+        ]
+    except TooLittleEvidenceError as error:
+        return Report(refusal=f"too little evidence: {error}")
+    report = choose(held_out, make(evidence))
+    if report.winner is None:
+        return report
+    gains = []
+    for rows, judge in held_out:
+        exchanged = evidence.rows.copy()
+        queries, places = np.unique(exchanged[rows, 0], return_inverse=True)
+        exchanged[rows, 0] = random.permutation(queries)[places]
+        real, placebo = (
+            _scores_of(report, judge, make(evidence._replace(rows=some)), rows) for some in (evidence.rows, exchanged)
+        )
+        gains.append(real - placebo)
+    gain = np.concatenate(gains)
+    if gain.mean() > _PLACEBO_Z * standard_error(gain):
+        return report
+    return Report(report, refusal="constraints exchanged among the queries teach as much")
+
+
+def _rows_to_learn(evidence: ConstraintEvidence, judged: PairEvidence, fold: PairFold, itself: bool) -> Rows:
+    """Rows of constraints that name no held-out query and no hidden item."""
+    hidden = np.union1d(fold.new_items, fold.queries) if itself else fold.new_items
+    known = np.isin(evidence.rows[:, 0], judged.pairs[fold.learn, 0])
+    rows = np.flatnonzero(known & ~np.isin(evidence.rows[:, 1:], hidden).any(axis=1))
+    if len(rows) == 0:
+        raise TooLittleEvidenceError("no constraint is left where queries and items are held out")
+    return rows
+
+
+def _scores_of(report: Report, judge: Judge, challengers: Challengers, rows: Rows) -> Floats:
+    """The figure of every query by the winner of a report, learned again from some rows."""
+    factor = next(factor for params, factor in challengers(rows) if params == report.params)
+    ((_, scores),) = judge.judge_blends(factor, (report.blend,))
+    found: Floats = scores[0]
+    return found
 
 
 def _gather(parts: Sequence[Any]) -> Any:
@@ -183,7 +253,7 @@ def _gather(parts: Sequence[Any]) -> Any:
     return type(parts[0])(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _racers(judged: dict[tuple[tuple[str, Any], ...], list[Any]], rival: Any) -> list[dict[str, Any]]:
+def _racers(judged: Judged, rival: Any) -> list[dict[str, Any]]:
     """Parameters of the best challengers by the first fold."""
     lines = [(key[:-1], [float(figure.mean()) for figure in parts[0][:2]]) for key, parts in judged.items()]
     by_map = sorted(lines, key=lambda line: -line[1][0])

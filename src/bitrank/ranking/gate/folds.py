@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.types import Rows
+from bitrank.ranking.evidence.kinds import TooLittleEvidenceError
 
 Validation = Literal["rows", "classes"]
 # Labelled rows used at most: one weight per bit, or one blend, needs no more.
@@ -89,7 +90,7 @@ def split_pairs(pairs: Rows, new_share: float, random: np.random.Generator) -> l
     """
     queries = random.permutation(np.unique(pairs[pairs[:, 2] > 0, 0]))
     if len(queries) < 2:
-        raise ValueError("evidence must come from at least two queries to hold one out, got one")
+        raise TooLittleEvidenceError("evidence must come from at least two queries to hold one out")
     folds = []
     for held_out in np.array_split(queries, min(3, len(queries)))[: 3 if len(queries) < _FEW_QUERIES else 1]:
         items = random.permutation(np.unique(pairs[:, 1]))

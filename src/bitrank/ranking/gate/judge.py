@@ -16,7 +16,7 @@ from bitrank.core.codes import distances, distances_to_rows, signs, split_vector
 from bitrank.core.metrics import average_precision, ndcg_at, precision_at
 from bitrank.core.ties import smallest_columns
 from bitrank.core.types import Codes, Rows, Weights
-from bitrank.ranking.evidence.kinds import LabelEvidence, PairEvidence, QueryRows, blocks
+from bitrank.ranking.evidence.kinds import LabelEvidence, PairEvidence, QueryRows, TooLittleEvidenceError, blocks
 from bitrank.ranking.gate.folds import LabelFold, PairFold
 
 Floats = npt.NDArray[np.float64]
@@ -214,7 +214,7 @@ class HeldOutLabels(HeldOutQueries):
         n_similar = (y[fold.queries][:, None] == y[fold.sample]).sum(axis=1)
         rows = fold.queries[n_similar > np.isin(fold.queries, fold.sample)]
         if len(rows) == 0:
-            raise ValueError("no held-out query has a similar item: the classes are too small to hold rows out")
+            raise TooLittleEvidenceError("no held-out query has a similar item: the classes are too small")
         super().__init__(
             evidence.queries.take(rows), rows, codes, fold.collection, rows, evidence.n_bits, scale_magnitudes
         )

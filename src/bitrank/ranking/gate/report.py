@@ -30,6 +30,8 @@ class Report(list[Line]):
         that figure. From pairs and constraints it is always nDCG@10.
     seconds : float
         What the fit took.
+    refusal : str, optional
+        Why nothing may win, whatever the figures: too little evidence, or a placebo that does as well.
 
     Attributes
     ----------
@@ -44,10 +46,12 @@ class Report(list[Line]):
     (True, 0.5, {'ndcg10': 0.3, 'new_ndcg10': 0.3}, {'ndcg10': 0.4, 'new_ndcg10': 0.3})
     """
 
-    def __init__(self, lines: Iterable[Line] = (), scoring: str = "guarded", seconds: float = 0.0) -> None:
+    def __init__(
+        self, lines: Iterable[Line] = (), scoring: str = "guarded", seconds: float = 0.0, refusal: str | None = None
+    ) -> None:
         super().__init__(lines)
-        self.scoring, self.seconds = scoring, seconds
-        self.winner = self.pick(scoring)
+        self.scoring, self.seconds, self.refusal = scoring, seconds, refusal
+        self.winner = self.pick(scoring) if refusal is None else None
 
     @property
     def accepted(self) -> bool:
@@ -118,7 +122,7 @@ class Report(list[Line]):
 
     def stored(self) -> dict[str, Any]:
         """The report as JSON values."""
-        return {"lines": list(self), "scoring": self.scoring, "seconds": self.seconds}
+        return {"lines": list(self), "scoring": self.scoring, "seconds": self.seconds, "refusal": self.refusal}
 
     @classmethod
     def load(cls, stored: Any, scoring: str) -> Self:
