@@ -151,7 +151,8 @@ class _Vectors(_Plain):
             searched = self._searched(self.seen[held_out], blend)
             maps.append(_judge(self.seen[~held_out], self.y[~held_out], searched, self.y[held_out])["map"])
         self.blend = BLENDS[int(np.argmax(maps))]
-        return _cost(time.process_time() - start, 0, 0, 0, sum(array.nbytes for array in self.network))
+        n_bytes = sum(part.nbytes for part in self.network if isinstance(part, np.ndarray))
+        return _cost(time.process_time() - start, 0, 0, 0, n_bytes)
 
     def queries(self, rows: Rows) -> Queries:
         return self._searched(self.codes[rows], self.blend)

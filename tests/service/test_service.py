@@ -803,7 +803,7 @@ def test_own_pictures_are_found_by_features_of_the_operator(tmp_path, monkeypatc
 def test_items_files_are_checked(tmp_path, table, message):
     pyarrow.parquet.write_table(pa.table(table), tmp_path / "items.parquet")
     with pytest.raises(ValueError, match=message):
-        sources.ParquetItems(tmp_path / "items.parquet")
+        sources.ParquetItems(tmp_path / "items.parquet", names={})
 
 
 def test_metrics_and_health(client):

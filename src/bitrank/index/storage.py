@@ -122,7 +122,10 @@ def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Snapshot, Wei
 def _read_array(folder: Path, name: str, entry: dict[str, Any], mmap: bool) -> npt.NDArray[Any]:
     file = folder / entry["name"]
     folders.check_file(folder, entry, IndexFormatError)
-    array: npt.NDArray[Any] = np.load(file, mmap_mode="r" if mmap else None, allow_pickle=False)
+    try:
+        array: npt.NDArray[Any] = np.load(file, mmap_mode="r" if mmap else None, allow_pickle=False)
+    except FileNotFoundError:
+        raise folders.VanishedError(f"{file} is missing") from None
     if array.dtype != DTYPES[name.split("-")[0]]:
         raise IndexFormatError(f"{file} holds {array.dtype}, not {DTYPES[name.split('-')[0]]}")
     return array.view(np.ndarray)
