@@ -212,6 +212,6 @@ MODULES := $(sort $(shell cat $(VENV)/*.installed 2>/dev/null))
 $(if $(filter-out $(wildcard $(MODULES)),$(MODULES)),$(shell rm -f $(VENV)/*.installed))
 $(VENV)/%.installed: $(BIN)/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(if $(filter check,$*),test$(,)check,$*)]"
-	find src/bitrank -name '*.py' > $@
+	find src/bitrank src/bitrank_papers -name '*.py' > $@
 
 , := ,

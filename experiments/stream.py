@@ -13,11 +13,11 @@ from bitrank.core.codes import distances, signs, split_vectors
 from bitrank.core.metrics import mean_average_precision
 from bitrank.core.types import Codes, Queries
 from bitrank.hashing import OnlineKernelHashing
-from bitrank.hashing.supervised.labelled import draw_pairs
 from bitrank.ranking.evidence.quadruplets import draw_quadruplets
 from bitrank.ranking.gate.judge import mean_one
 from bitrank.ranking.networks.batches import LabelBatches
 from bitrank.ranking.networks.network import start_network, train
+from bitrank_papers.labelled import draw_pairs
 from experiments.data import Data, Rows, draw_queries, make_hasher, split
 from experiments.judging import Records, record
 from experiments.plan import Group

@@ -53,9 +53,9 @@ def examples():
 @pytest.fixture
 def copied_package(tmp_path):
     """A folder to import a copy of bitrank from."""
-    shutil.copytree(
-        ROOT / "src" / "bitrank", tmp_path / "src" / "bitrank", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    for package in ("bitrank", "bitrank_papers"):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "src" / package, tmp_path / "src" / package, ignore=ignore)
     shutil.copy(_kernel.__file__, tmp_path / "src" / "bitrank")
     (tmp_path / "src" / "sitecustomize.py").write_text(CUSTOMIZE)
     return tmp_path

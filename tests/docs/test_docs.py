@@ -10,11 +10,19 @@ from pathlib import Path
 import pytest
 
 import bitrank
+import bitrank_papers
 from bitrank.gpu.cuda import DeviceError
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MODULES = ["bitrank", *sorted(module.name for module in pkgutil.walk_packages(bitrank.__path__, "bitrank."))]
+MODULES = [
+    name
+    for package in (bitrank, bitrank_papers)
+    for name in [
+        package.__name__,
+        *sorted(module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")),
+    ]
+]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s]+)\)")

@@ -22,7 +22,7 @@ def attach(
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
+        return getattr(import_module(_full_name(package, homes[name])), name)
 
     return get, lambda: sorted(names)
 
@@ -37,7 +37,12 @@ def class_by_name(kind: str, name: str, package: str, modules: dict[str, str]) -
     """
     if name not in modules:
         raise ValueError(f"a {kind} must be one of {', '.join(modules)}, got {name!r}")
-    return getattr(import_module(f"{package}.{modules[name]}"), name)
+    return getattr(import_module(_full_name(package, modules[name])), name)
+
+
+def _full_name(package: str, module: str) -> str:
+    """A module's full name: modules are named within their package, but for those of `bitrank_papers`."""
+    return module if module.startswith("bitrank_papers.") else f"{package}.{module}"
 
 
 def import_extra(module: str, extra: str) -> Any:

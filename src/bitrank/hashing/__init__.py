@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from bitrank.hashing.isotropic import IsotropicHashing as IsotropicHashing
     from bitrank.hashing.itq import ITQ as ITQ
     from bitrank.hashing.lsh import LSH as LSH
-    from bitrank.hashing.mdsh import MultidimensionalSpectralHashing as MultidimensionalSpectralHashing
     from bitrank.hashing.sign_bits import SignBits as SignBits
     from bitrank.hashing.spectral import SpectralHashing as SpectralHashing
-    from bitrank.hashing.supervised.bre import BinaryReconstructiveEmbeddings as BinaryReconstructiveEmbeddings
-    from bitrank.hashing.supervised.ksh import KernelSupervisedHashing as KernelSupervisedHashing
-    from bitrank.hashing.supervised.mlh import MinimalLossHashing as MinimalLossHashing
-    from bitrank.hashing.supervised.okh import OnlineKernelHashing as OnlineKernelHashing
-    from bitrank.hashing.supervised.rsh import RankingSupervisedHashing as RankingSupervisedHashing
+    from bitrank_papers.bre import BinaryReconstructiveEmbeddings as BinaryReconstructiveEmbeddings
+    from bitrank_papers.ksh import KernelSupervisedHashing as KernelSupervisedHashing
+    from bitrank_papers.mdsh import MultidimensionalSpectralHashing as MultidimensionalSpectralHashing
+    from bitrank_papers.mlh import MinimalLossHashing as MinimalLossHashing
+    from bitrank_papers.okh import OnlineKernelHashing as OnlineKernelHashing
+    from bitrank_papers.rsh import RankingSupervisedHashing as RankingSupervisedHashing
 
 __all__ = ["HASHERS", "Hasher", "hasher_class", "load_hasher", *HASHERS]
 

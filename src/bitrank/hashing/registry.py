@@ -14,19 +14,20 @@ if TYPE_CHECKING:
 FORMAT = "bitrank hasher"
 VERSION = 1
 
-# Every hasher and its module. A new one is a file and a line here; the contract tests run over all of them.
+# Every hasher and its module, here or in the package of published methods. A new one is a file and a line here; the
+# contract tests run over all of them.
 HASHERS = {
     "LSH": "lsh",
     "SpectralHashing": "spectral",
     "IsotropicHashing": "isotropic",
     "ITQ": "itq",
     "SignBits": "sign_bits",
-    "MultidimensionalSpectralHashing": "mdsh",
-    "KernelSupervisedHashing": "supervised.ksh",
-    "MinimalLossHashing": "supervised.mlh",
-    "BinaryReconstructiveEmbeddings": "supervised.bre",
-    "RankingSupervisedHashing": "supervised.rsh",
-    "OnlineKernelHashing": "supervised.okh",
+    "MultidimensionalSpectralHashing": "bitrank_papers.mdsh",
+    "KernelSupervisedHashing": "bitrank_papers.ksh",
+    "MinimalLossHashing": "bitrank_papers.mlh",
+    "BinaryReconstructiveEmbeddings": "bitrank_papers.bre",
+    "RankingSupervisedHashing": "bitrank_papers.rsh",
+    "OnlineKernelHashing": "bitrank_papers.okh",
 }
 
 

@@ -6,10 +6,6 @@ from bitrank.core.lazy import attach
 from bitrank.ranking.registry import RANKERS, load_ranker, ranker_class
 
 if TYPE_CHECKING:
-    from bitrank.ranking.baselines.agreement import AgreementRanker as AgreementRanker
-    from bitrank.ranking.baselines.mdsh import MDSHRanker as MDSHRanker
-    from bitrank.ranking.baselines.qa_rank import QaRank as QaRank
-    from bitrank.ranking.baselines.whrank import WhRank as WhRank
     from bitrank.ranking.online import OnlineRankingSVM as OnlineRankingSVM
     from bitrank.ranking.plain import AsymmetricRanker as AsymmetricRanker
     from bitrank.ranking.plain import UniformRanker as UniformRanker
@@ -17,6 +13,10 @@ if TYPE_CHECKING:
     from bitrank.ranking.query_vector import QueryVectorRanker as QueryVectorRanker
     from bitrank.ranking.ranker import Ranker as Ranker
     from bitrank.ranking.ranking_svm import RankingSVM as RankingSVM
+    from bitrank.ranking.whrank import WhRank as WhRank
+    from bitrank_papers.agreement import AgreementRanker as AgreementRanker
+    from bitrank_papers.mdsh import MDSHRanker as MDSHRanker
+    from bitrank_papers.qa_rank import QaRank as QaRank
 
 __all__ = ["RANKERS", "Ranker", "ranker_class", "load_ranker", *RANKERS]
 

@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 FORMAT = "bitrank ranker"
 VERSION = 1
 
-# Every ranker and its module. A new one is a file and a line here; the contract tests run over all of them.
+# Every ranker and its module, here or in the package of published methods. A new one is a file and a line here; the
+# contract tests run over all of them.
 RANKERS = {
-    "AgreementRanker": "baselines.agreement",
+    "AgreementRanker": "bitrank_papers.agreement",
     "AsymmetricRanker": "plain",
-    "MDSHRanker": "baselines.mdsh",
+    "MDSHRanker": "bitrank_papers.mdsh",
     "OnlineRankingSVM": "online",
-    "QaRank": "baselines.qa_rank",
+    "QaRank": "bitrank_papers.qa_rank",
     "QueryAdaptiveRanker": "query_adaptive",
     "QueryVectorRanker": "query_vector",
     "RankingSVM": "ranking_svm",
     "UniformRanker": "plain",
-    "WhRank": "baselines.whrank",
+    "WhRank": "whrank",
 }
 
 

@@ -11,9 +11,9 @@ import scipy.linalg
 import scipy.optimize
 
 from bitrank.core.progress import progress
-from bitrank.hashing.anchors import KernelHasher, fit_kernel
 from bitrank.hashing.hasher import Floats
-from bitrank.hashing.supervised.labelled import Rows
+from bitrank_papers.anchors import KernelHasher, fit_kernel
+from bitrank_papers.labelled import Rows
 
 # Share of the mean diagonal added to the diagonal of the Gram matrix, which may be singular.
 RIDGE = 1e-8

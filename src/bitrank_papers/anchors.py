@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bitrank.core.checks import check_count
 from bitrank.hashing.hasher import Floats, blocks
-from bitrank.hashing.supervised.labelled import SupervisedHasher
+from bitrank_papers.labelled import SupervisedHasher
 
 # Rows from which the bandwidth and the means of the kernels are estimated.
 MOST_ROWS = 10_000

@@ -14,9 +14,9 @@ from sklearn.utils import check_random_state
 
 from bitrank.core.checks import check_count
 from bitrank.core.types import Queries, Weights
-from bitrank.ranking.baselines.whrank import check_values, spread_between
 from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, QueryRows
 from bitrank.ranking.ranker import Ranker, scaled
+from bitrank.ranking.whrank import check_values, spread_between
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -11,7 +11,7 @@ import scipy.optimize
 
 from bitrank.core.progress import progress
 from bitrank.hashing.hasher import Floats
-from bitrank.hashing.supervised.labelled import Rows, SupervisedHasher
+from bitrank_papers.labelled import Rows, SupervisedHasher
 
 N_UPDATES = 20  # of the multipliers
 PENALTY = 1.0

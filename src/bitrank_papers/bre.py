@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from bitrank.core.checks import check_count, class_numbers
 from bitrank.core.progress import progress
 from bitrank.hashing.hasher import Floats, RandomHasher
-from bitrank.hashing.supervised.labelled import Rows, draw_labelled
+from bitrank_papers.labelled import Rows, draw_labelled
 
 DEFAULTS = {"distances": (100, 2000), "labels": (400, 5000)}  # by target: n_sweeps, n_rows
 N_PARTNERS = 50  # rows that each training row is compared with, where distances are the target

@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_array, validate_data
 
 from bitrank.core.checks import check_count, class_numbers
 from bitrank.core.progress import progress
-from bitrank.hashing.anchors import AnchorKernel, KernelHasher, fit_kernel
 from bitrank.hashing.hasher import Floats
-from bitrank.hashing.supervised.labelled import Rows, draw_pairs
+from bitrank_papers.anchors import AnchorKernel, KernelHasher, fit_kernel
+from bitrank_papers.labelled import Rows, draw_pairs
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bitrank.core.checks import check_count
 from bitrank.core.progress import progress
 from bitrank.hashing.hasher import Floats
-from bitrank.hashing.supervised.labelled import Rows, SupervisedHasher, draw_pairs
+from bitrank_papers.labelled import Rows, SupervisedHasher, draw_pairs
 
 BATCH = 100
 LEARNING_RATE, MOMENTUM, DECAY = 0.1, 0.9, 1e-4

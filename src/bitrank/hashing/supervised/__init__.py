@@ -1,1 +1,0 @@
-"""Hashers that learn from class labels, one file per published method."""

@@ -1,1 +1,0 @@
-"""Published rankers to compare with."""
