@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
-from bitrank.hashing.supervised import bre, ksh, labelled, mlh, okh, rsh
 from hashers import labels, make, vectors
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
@@ -23,6 +22,7 @@ from bitrank.hashing import (
     load_hasher,
     mdsh,
 )
+from bitrank_papers import bre, ksh, labelled, mlh, okh, rsh
 
 SUPERVISED = [
     KernelSupervisedHashing(random_state=0),
