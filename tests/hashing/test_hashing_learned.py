@@ -18,11 +18,9 @@ from bitrank.hashing import (
     MultidimensionalSpectralHashing,
     OnlineKernelHashing,
     RankingSupervisedHashing,
-    anchors,
     load_hasher,
-    mdsh,
 )
-from bitrank_papers import bre, ksh, labelled, mlh, okh, rsh
+from bitrank_papers import anchors, bre, ksh, labelled, mdsh, mlh, okh, rsh
 
 SUPERVISED = [
     KernelSupervisedHashing(random_state=0),
