@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import scipy.optimize
-from bitrank.ranking.baselines import qa_rank
 
 from bitrank import Index
 from bitrank.core.codes import hamming, pack, unpack
 from bitrank.hashing import MultidimensionalSpectralHashing
 from bitrank.ranking import MDSHRanker, QaRank, load_ranker
+from bitrank_papers import qa_rank
 
 
 def test_weights_against_a_general_solver():
