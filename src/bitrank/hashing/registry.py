@@ -18,8 +18,8 @@ VERSION = 1
 # contract tests run over all of them.
 HASHERS = {
     "LSH": "lsh",
-    "SpectralHashing": "spectral",
-    "IsotropicHashing": "isotropic",
+    "SpectralHashing": "bitrank_papers.spectral",
+    "IsotropicHashing": "bitrank_papers.isotropic",
     "ITQ": "itq",
     "SignBits": "sign_bits",
     "MultidimensionalSpectralHashing": "bitrank_papers.mdsh",
