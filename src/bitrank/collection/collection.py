@@ -336,6 +336,7 @@ class Collection:
         Q: Any,
         k: int = 10,
         *,
+        similarity: Any = None,
         filter: Any = None,  # noqa: A002
         explain: bool = False,
         threads: int | None = None,
@@ -347,6 +348,8 @@ class Collection:
         Q : array of shape (n_queries, n_dimensions) or (n_dimensions,)
             Vectors; packed codes; for a collection of codes also reals, one column per bit; or what a ranker returned.
         k : int
+        similarity : "tanimoto" or ("tversky", alpha, beta), optional
+            Rank codes by it, exactly, whatever was learned; distances are one minus the similarity.
         filter : bool array in the order of `ids`, or list of ids, optional
             Items to consider.
         explain : bool
@@ -370,12 +373,14 @@ class Collection:
         k = check_count("k", k, 1)
         wanted = None if filter is None else self._filter(moment, filter)
         threads = n_threads(threads)
-        queries, trust = self._ask(moment, Q)
-        numbers, distances = moment.search(queries, k, wanted, threads)
+        queries, trust = self._ask(moment, Q) if similarity is None else (self._codes_of(moment, Q), None)
+        numbers, distances = moment.search(queries, k, wanted, threads, similarity)
         out = CollectionResults(moment.ids.of(numbers), distances)
         out.scale = _scale(queries, moment.index.n_bits, self._sign_bits())
+        if similarity is not None:
+            out.scale = np.full(len(distances), 2.0), np.full(len(distances), 0.5)
         if explain:
-            name = moment.version.ranker
+            name = moment.version.ranker if similarity is None else None
             trust = np.full(len(numbers), 0 if name is None else 1, np.float32) if trust is None else trust
             out.explanation = Explanation(trust, [name if name and t > 0 else "plain" for t in trust.tolist()])
         return out
@@ -779,6 +784,13 @@ class Collection:
         features = None if vectors is None else ranker.features_of(vectors)
         queries = ranker.queries_for(reals, features=features, collection=moment.index)
         return queries, queries.trust
+
+    def _codes_of(self, moment: Moment, Q: Any) -> Codes:
+        """Queries as codes."""
+        reals, vectors = self._read_queries(moment, Q)
+        if reals.dtype != np.uint8 and vectors is None:
+            raise ValueError("queries must be codes for a similarity, got reals")
+        return reals if reals.dtype == np.uint8 else np.packbits(reals > 0, axis=1)
 
     def _read_queries(self, moment: Moment, Q: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
         """Queries as codes or reals, and the vectors that they were made from, if they were."""

@@ -54,10 +54,14 @@ class Moment:
     version: Version
     ranker: Lazy | None = None
 
-    def search(self, queries: Any, k: int, wanted: Ids | None, threads: int) -> tuple[Ids, npt.NDArray[np.float32]]:
+    def search(
+        self, queries: Any, k: int, wanted: Ids | None, threads: int, similarity: Any = None
+    ) -> tuple[Ids, npt.NDArray[np.float32]]:
         """Search in calls that are short enough for Ctrl-C to be noticed between them."""
         rows = len(queries.codes if isinstance(queries, Queries) else queries)
         if not isinstance(self.index, Index):
+            if similarity is not None:
+                raise ValueError(f"similarity must be None for a collection in an engine, got {similarity!r:.60}")
             return self.index.search(queries, k, filter=wanted, threads=threads)[:2]  # type: ignore[no-any-return]
         size = max(64, _BYTES_PER_CALL // max(1, len(self.index) * n_bytes(self.index.n_bits)))
         parts = []
@@ -67,7 +71,7 @@ class Moment:
                 some: Any = Queries(queries.codes[part], queries.weights[part])
             else:
                 some = queries[part]
-            parts.append(self.index.search(some, k, filter=wanted, threads=threads))
+            parts.append(self.index.search(some, k, similarity=similarity, filter=wanted, threads=threads))
         if len(parts) == 1:
             return parts[0].ids, parts[0].distances
         return np.concatenate([part.ids for part in parts]), np.concatenate([part.distances for part in parts])

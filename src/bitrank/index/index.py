@@ -27,6 +27,7 @@ from bitrank.core.codes import nearest, sample_rows
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
 from bitrank.index import storage
 from bitrank.index.segments import Order, bit_order, order_quality
+from bitrank.index.similarity import check_plain, check_similarity, search_similar
 from bitrank.index.snapshot import Asked, Snapshot
 
 # Sort the rows again when new weights bring the order's quality below this: docs/search.md has the measurement.
@@ -316,6 +317,7 @@ class Index:
         method: Method = "exact",
         candidates: int | None = None,
         shortlist: int | None = None,
+        similarity: Any = None,
         filter: npt.ArrayLike | None = None,  # noqa: A002
         threads: int | None = None,
     ) -> Results:
@@ -341,6 +343,9 @@ class Index:
             Rows that "rerank" fetches per query; ten times k by default, and at least 1000.
         shortlist : int, optional
             Rows whose rest is read, at least k; four times k by default, and at least 100. With `n_scanned` only.
+        similarity : "tanimoto" or ("tversky", alpha, beta), optional
+            Rank by c / (c + alpha·d + beta·e), exactly: c ones that query and row share, d of the query alone, e of the
+            row alone; both factors are 1 for Tanimoto. Queries are codes; distances are one minus the similarity.
         filter : bool array of shape (len(index),) or int array, optional
             Rows to consider: a mask in the order of `ids`, or a list of ids.
         threads : int, optional
@@ -363,6 +368,12 @@ class Index:
         k = check_count("k", k, 1)
         n_candidates = check_method(method, k, candidates)
         snapshot = self._snapshot
+        if similarity is not None:
+            tversky = check_similarity(similarity)
+            codes = check_plain(queries, self._n_bits, weights, n_candidates, shortlist)
+            if self.n_scanned < self._n_bits:
+                raise ValueError("similarity must be None for an index that scans some bits only, got one")
+            return search_similar(snapshot, codes, k, tversky, filter, threads)
         head, whole = self._check_parts(queries, weights, self.n_scanned < self._n_bits)
         if whole is None:
             return snapshot.search(*head, k, filter, threads)
