@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from bitrank import Collection, Index, QueryVectorRanker, SignBits
+from bitrank import Collection, Index, QueryVectorRanker, RankingSVM, SignBits
 from bitrank.clicks.log import LoggedPage
 from bitrank.collection.learning import check_labels
 from bitrank.datasets import digits
@@ -117,6 +117,7 @@ def test_too_little_evidence_is_a_refusal():
         {"constraints": [(0, 1, 2)]},
         {"unjudged": QUERIES[:1]},
         {"pairs": [(0, "nowhere")], "queries": QUERIES[:1], "ignore_unknown": True},
+        {"labels": np.arange(N) // 2, "ranker": RankingSVM(C=1.0)},
     ]
     for evidence in little:
         report = collection.learn(**evidence)

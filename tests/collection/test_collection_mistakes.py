@@ -1,7 +1,10 @@
 """Mistakes in every argument of `Collection`: what was expected, what came; and nothing has changed."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from bitrank import ITQ, Collection, Index, RankingSVM, SignBits
 
@@ -46,6 +49,14 @@ MISTAKES = [
         "metric must be one of ('cosine', 'dot', 'l2'), got 'euclid'",
     ),
     (lambda: Collection.from_vectors(X, random_state="x"), "random_state must be an int or None, got 'x'"),
+    (lambda: Collection.from_vectors(X, bits=0), "bits must be"),
+    (lambda: Collection.from_vectors(X, bits=1, hasher=ITQ(4)), "bits must be None for a hasher, which has its own"),
+    (lambda: Collection.from_codes("codes"), "codes must be an array, got the text 'codes'"),
+    (lambda: Collection.from_codes(NAMED.codes(), ids=["a"]), "ids must have one value for each of the 60 items, got"),
+    (lambda: Collection.from_codes(NAMED.codes(), n_bits="16"), "n_bits must be an int, got '16'"),
+    (lambda: Collection.from_codes(NAMED.codes(), hasher=ITQ(4).fit(X)), "hasher must make codes of 16 bits, got one"),
+    (lambda: Collection.from_codes(NAMED.codes(), random_state=True), "random_state must be an int or None, got True"),
+    (lambda: Collection.from_engine("memory://"), "engine must be what bitrank.connect returns, got 'memory://'"),
     (lambda: Collection.from_codes(X), "codes must be a packed uint8 matrix"),
     (lambda: Collection.from_codes(NAMED.codes(), n_bits=99), "codes of 99 bits must be 13 bytes wide, got 2"),
     (lambda: Collection.from_codes(NAMED.codes(), hasher=SignBits()), "hasher must be a fitted Hasher, got SignBits()"),
@@ -86,6 +97,14 @@ MISTAKES = [
         "ranker must be for the 16 bits of the collection, got one for 8",
     ),
     (lambda: NAMED.learn(pairs=[(0, "i1")]), "queries must be given with pairs, got none"),
+    (
+        lambda: NAMED.learn(pairs=csr_array((60, 9), dtype=int), queries=X),
+        "a matrix of pairs must have shape (60, 60), got (60, 9)",
+    ),
+    (
+        lambda: NAMED.learn(pairs=[("q", "i1")], queries=X, query_ids=list(range(60))),
+        "the first column must name ids of",
+    ),
     (lambda: NAMED.learn(pairs=[(0,)], queries=X), "pairs must be rows of (query, id) or (query, id, grade)"),
     (lambda: NAMED.learn(pairs=[0, 1], queries=X), "pairs must be rows of (query, id) or (query, id, grade)"),
     (
@@ -100,6 +119,11 @@ MISTAKES = [
     ),
     (lambda: NAMED.learn(constraints=[(1, 2)]), "constraints must be rows of (query, dissimilar, similar[, similar])"),
     (lambda: NAMED.learn(constraints=[("i0", "i1", "zz")]), "constraints must name ids of the collection, got 'zz'"),
+    (lambda: NAMED.learn(constraints=[(99, "i1", "i2")], queries=X), "the first column must name rows of queries from"),
+    (lambda: NAMED.learn(unjudged=X[:, :5]), "queries must be vectors of 16 numbers, or packed codes of 2 bytes, got"),
+    (lambda: NAMED.learn(unjudged=NAMED.codes()), "unjudged must hold vectors of queries, got codes"),
+    (lambda: NAMED.learn(labels=[[1, 2]] * 60), "labels must hold one label per item, got rows of several"),
+    (lambda: NAMED.learn(labels=Y, features=NANS), "features must be finite, got nan in row 0, column 2"),
     (lambda: NAMED.learn(clicks=3), "clicks must be the path of a log, paths, or pages of a log, got 3"),
     (
         lambda: CODES.learn(unjudged=X),
@@ -112,12 +136,23 @@ MISTAKES = [
     (lambda: NAMED.add(X[:2]), "ids must be given for a collection with ids that are not whole numbers, got none"),
     (lambda: NUMBERED.add(X[:2], ids=["a", "b"]), "ids must be whole numbers as those of the collection, got others"),
     (lambda: NUMBERED.add(X[:2], ids=[99, 2]), "ids must be new, got 2, which is in the collection"),
+    (lambda: NUMBERED.add(NANS), "X must be finite, got nan in row 0, column 2"),
+    (lambda: CODES.add(np.zeros((2, 9), np.uint8)), "codes of 16 bits must be 2 bytes wide, got 9"),
     (lambda: NAMED.remove(["i1", "zz"]), "ids must be in the collection, got 'zz', which is not"),
     (lambda: NAMED.remove(["i1", "i1"]), "ids must be unique, got one more than once"),
     (lambda: NUMBERED.remove(3), "ids must be a list of ids, got 3"),
     (lambda: NAMED.codes(["zz"]), "ids must be in the collection, got 'zz', which is not"),
     (lambda: NAMED.roll_back(), "versions must hold an earlier one to roll back to, got one version"),
     (lambda: NAMED.roll_back(9), "number must be that of a version in [0], got 9"),
+    (lambda: NAMED.queries_for(NANS), "queries must be finite, got nan in row 0, column 2"),
+    (lambda: NAMED.use(RankingSVM()), "ranker must be a fitted ranker, got RankingSVM()"),
+    (
+        lambda: NAMED.use(RankingSVM.from_weights(np.ones(8))),
+        "ranker must be of the 16 bits of the collection, got one of",
+    ),
+    (lambda: NAMED.save(__file__), "path must be a folder for the collection, got the file"),
+    (lambda: NAMED.save(Path(__file__).parent), "path must be a saved collection or an empty folder, got"),
+    (lambda: Collection.load("nowhere.bitrank"), "nowhere.bitrank/collection.json is missing: no collection was saved"),
     (lambda: NAMED.use(3), "ranker must be a fitted ranker, got 3"),
 ]
 

@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +30,20 @@ def learned():
     return collection
 
 
+EIGHT_LINES = """
+from bitrank import Collection
+from bitrank.datasets import digits
+images, y = digits()
+shop = Collection.from_vectors(images[:800].reshape(800, -1), random_state=0)
+shop.learn(labels=y[:800], ranker="WhRank")
+shop.save("shop.bitrank")
+ids, distances = Collection.load("shop.bitrank").search(images[800:1000].reshape(200, -1))
+print((y[ids] == y[800:1000, None]).mean())
+"""
+# What extras install; importing any of it would fail where bitrank was installed without extras.
+EXTRAS = {"pandas", "matplotlib", "pyarrow", "PIL", "faiss", "usearch", "dask", "fastapi", "sqlalchemy", "msgspec"}
+
+
 def as_lists(found):
     return found.ids.tolist(), found.distances.tolist()
 
@@ -37,6 +53,15 @@ def test_a_pool_of_spawned_processes_searches(learned):
         found = pool.submit(learned.search, X[:4], 5).result()
     assert as_lists(found) == as_lists(learned.search(X[:4], 5))
     assert found.scale is not None
+
+
+def test_eight_lines_need_no_extra(tmp_path):
+    assert len(EIGHT_LINES.strip().splitlines()) == 8
+    code = f"import sys\nsys.modules |= dict.fromkeys({EXTRAS!r})\n{EIGHT_LINES}"
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert 0.7 < float(done.stdout) < 1
 
 
 def test_a_pickle_answers_the_same_without_the_vectors(learned):

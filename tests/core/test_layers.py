@@ -22,6 +22,17 @@ def test_what_only_searches_starts_without_scikit_learn(start):
     assert done.stdout.strip() == "[]"
 
 
+def test_the_published_methods_are_imported_when_one_is_asked_for():
+    code = (
+        "import sys, bitrank.hashing as h, bitrank.ranking as r\n"
+        "h.ITQ, h.LSH, r.QueryVectorRanker, r.WhRank\n"
+        "assert 'bitrank_papers' not in sys.modules\n"
+        "print(h.KernelSupervisedHashing.__module__, r.ranker_class('QaRank').__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
+    assert done.stdout.split() == ["bitrank_papers.ksh", "bitrank_papers.qa_rank"]
+
+
 @pytest.mark.parametrize("package", ["bitrank", "bitrank.clicks"])
 def test_lazy_names_are_those_that_are_offered(package):
     module = __import__(package, fromlist=["__all__"])

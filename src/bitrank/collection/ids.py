@@ -1,13 +1,14 @@
 """The caller's ids: whole numbers, which the index keeps itself, or any other hashable values beside it.
 
-Both kinds remember the order in which items were added, which is the order of labels, features and masks.
+Both kinds remember the order in which items were added, which is the order of labels, features and masks. They are
+those of one moment: `add` and `remove` make new ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from itertools import repeat
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,39 +18,6 @@ from bitrank.core.types import Ids
 from bitrank.index import Index
 
 AnyIds = npt.NDArray[Any]  # int64, or objects
-
-
-class ItemIds(Protocol):
-    """Ids of the items of one moment; `add` and `remove` make new ones."""
-
-    @property
-    def kind(self) -> str:
-        """ "numbers" or "names"."""
-        ...
-
-    def ids(self, index: Index) -> AnyIds:
-        """Ids in the order in which they were added."""
-        ...
-
-    def numbers(self, index: Index) -> Ids:
-        """Numbers in the index, in the same order."""
-        ...
-
-    def find(self, ids: Any, index: Index) -> Ids:
-        """Numbers of ids in the index; -1 for those that it does not hold."""
-        ...
-
-    def of(self, numbers: Ids) -> AnyIds:
-        """Ids of numbers, padded where those are -1."""
-        ...
-
-    def add(self, ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:
-        """Ids with n more, and their numbers in the index."""
-        ...
-
-    def remove(self, numbers: Ids) -> ItemIds:
-        """Ids without those of some numbers."""
-        ...
 
 
 class Numbers:
@@ -185,6 +153,9 @@ class Names:
         if self._rows is None:
             self._rows = {name: row for row, name in enumerate(self.table.tolist())}
         return self._rows
+
+
+ItemIds = Numbers | Names
 
 
 def is_numbers(ids: Any) -> bool:

@@ -14,6 +14,7 @@ from bitrank.collection.report import Learned
 from bitrank.core.arrays import to_array
 from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Rows
+from bitrank.ranking.evidence.kinds import TooLittleEvidenceError
 from bitrank.ranking.gate.report import Report
 
 if TYPE_CHECKING:
@@ -48,10 +49,6 @@ class Evidence(NamedTuple):
     ignore_unknown: bool = False
 
 
-class TooLittleError(Exception):
-    """Evidence says nothing that could be judged; the message says why."""
-
-
 def make_ranker(ranker: Any, kind: str, n_bits: int, random_state: Any) -> Ranker:
     """A new ranker, by name or as a copy of one, that learns from a kind of evidence."""
     from sklearn.base import clone
@@ -81,29 +78,29 @@ def make_ranker(ranker: Any, kind: str, n_bits: int, random_state: Any) -> Ranke
 
 def learn(ranker: Ranker, items: Items, evidence: Evidence) -> tuple[Ranker | None, Learned]:
     """Learn and judge; the ranker is None where the gate, or too little evidence, refuses what was learned."""
-    start, notes = time.perf_counter(), list[str]()
-    name = type(ranker).__name__
+    start, notes, refusal, gate = time.perf_counter(), list[str](), None, Report()
     try:
-        fit = _FITS[evidence.kind](ranker, items, evidence, notes)
-        fit()
-    except TooLittleError as error:
-        seconds = time.perf_counter() - start
-        return None, Learned(evidence.kind, name, False, f"too little evidence: {error}", Report(), seconds, notes)
-    seconds = time.perf_counter() - start
-    gate = ranker.report_
-    if ranker.blend_ > 0:
+        _FITS[evidence.kind](ranker, items, evidence, notes)
+        gate = ranker.report_
+    except TooLittleEvidenceError as error:
+        refusal = f"too little evidence: {error}"
+    accepted = refusal is None and ranker.blend_ > 0
+    if accepted:
         reason = "held-out data rank surely better" if gate.accepted else "this ranker has no gate"
-        return ranker, Learned(evidence.kind, name, True, reason, gate, seconds, notes)
-    reason = gate.refusal or "nothing ranked held-out data surely better than the plain ranking"
-    return None, Learned(evidence.kind, name, False, reason, gate, seconds, notes)
+    else:
+        reason = refusal or gate.refusal or "nothing ranked held-out data surely better than the plain ranking"
+    seconds = time.perf_counter() - start
+    learned = Learned(evidence.kind, type(ranker).__name__, accepted, reason, gate, seconds, notes)
+    return ranker if accepted else None, learned
 
 
-def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
+def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> None:
     y, labelled = check_labels(evidence.value, len(items.codes))
     codes = items.codes[labelled]
     classes, counts = np.unique(y, return_counts=True)
-    if len(classes) < 2 or (counts > 1).sum() < 1:
-        raise TooLittleError(f"labels name {len(classes)} classes, of which {(counts > 1).sum()} have two items")
+    n_pairs = int((counts > 1).sum())
+    if len(classes) < 2 or n_pairs < 1:
+        raise TooLittleEvidenceError(f"labels name {len(classes)} classes, of which {n_pairs} have two items")
     options: dict[str, Any] = {}
     if items.vectors is not None and items.project is not None:
         vectors = items.vectors[labelled]
@@ -115,7 +112,7 @@ def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[st
         notes.append("the vectors are not at hand: labels were learned from reals decoded from the codes")
     if len(y) < len(items.codes):
         notes.append(f"{len(items.codes) - len(y)} of {len(items.codes)} items have no label")
-    return lambda: ranker.fit(codes, y, collection=items.collection, **options)
+    ranker.fit(codes, y, collection=items.collection, **options)
 
 
 def check_labels(labels: Any, n: int) -> tuple[npt.NDArray[Any], Rows]:
@@ -150,30 +147,25 @@ def _is_missing(label: Any) -> bool:
     return label is None or label != label or (isinstance(label, int | float) and label == -1)
 
 
-def _fit_pairs(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
-    queries = _queries(evidence)
-    pairs, n_unknown = _pairs(items, evidence, len(queries))
+def _fit_pairs(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> None:
+    if evidence.queries is None:
+        raise ValueError("queries must be given with pairs, got none")
+    pairs, n_unknown = _pairs(items, evidence, len(evidence.queries))
     if n_unknown:
         notes.append(f"{n_unknown} judgements name unknown ids and were left out")
-    return _fit_checked_pairs(ranker, items.codes, pairs, queries, evidence.query_vectors)
+    _fit_checked_pairs(ranker, items.codes, pairs, evidence.queries, evidence.query_vectors)
 
 
 def _fit_checked_pairs(
     ranker: Ranker, codes: Codes, pairs: Rows, queries: Any, vectors: npt.NDArray[Any] | None = None
-) -> Callable[[], Any]:
+) -> None:
     relevant = pairs[pairs[:, 2] > 0] if pairs.shape[1] == 3 else pairs
     informative = np.bincount(relevant[:, 0]) if len(relevant) else np.zeros(0, int)
     n = int(((informative > 0) & (informative < len(codes))).sum())
     if n < 2:
-        raise TooLittleError(f"judgements of at least two queries are needed to hold one out, got {n}")
+        raise TooLittleEvidenceError(f"judgements of at least two queries are needed to hold one out, got {n}")
     features = {} if vectors is None or "features" not in ranker.learns_from else {"features": vectors}
-    return lambda: ranker.fit_pairs(codes, pairs, queries=queries, **features)
-
-
-def _queries(evidence: Evidence) -> npt.NDArray[Any]:
-    if evidence.queries is None:
-        raise ValueError(f"queries must be given with {evidence.kind}, got none")
-    return evidence.queries
+    ranker.fit_pairs(codes, pairs, queries=queries, **features)
 
 
 def _pairs(items: Items, evidence: Evidence, n_queries: int) -> tuple[Rows, int]:
@@ -229,7 +221,7 @@ def _rows_of_queries(values: list[Any], evidence: Evidence, n_queries: int) -> R
     return np.array(values, np.int64)
 
 
-def _fit_constraints(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
+def _fit_constraints(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> None:
     value = evidence.value
     rows = _as_rows(value)
     widths = {len(row) for row in rows}
@@ -255,11 +247,11 @@ def _fit_constraints(ranker: Ranker, items: Items, evidence: Evidence, notes: li
         notes.append(f"{int((~known).sum())} constraints name unknown ids and were left out")
     table = table[known]
     if len(np.unique(table[:, 0])) < 2:
-        raise TooLittleError("constraints of at least two queries are needed to hold one out")
-    return lambda: ranker.fit_constraints(items.codes, table, queries=evidence.queries)
+        raise TooLittleEvidenceError("constraints of at least two queries are needed to hold one out")
+    ranker.fit_constraints(items.codes, table, queries=evidence.queries)
 
 
-def _fit_clicks(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
+def _fit_clicks(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> None:
     from bitrank.clicks import LoggedPage, pairs_from_log, read_log
 
     value = evidence.value
@@ -277,7 +269,7 @@ def _fit_clicks(ranker: Ranker, items: Items, evidence: Evidence, notes: list[st
     log = pairs_from_log(numbered, items.codes, None, items.n_bits, items.project)
     if log.n_left_out:
         notes.append(f"{log.n_left_out} pages name nothing in the collection and were left out")
-    return _fit_checked_pairs(ranker, items.codes, log.pairs, log.queries)
+    _fit_checked_pairs(ranker, items.codes, log.pairs, log.queries)
 
 
 def _with_rows(page: LoggedPage, row: Callable[[Any], int]) -> dict[str, Any]:
@@ -286,15 +278,15 @@ def _with_rows(page: LoggedPage, row: Callable[[Any], int]) -> dict[str, Any]:
     return {"query": query, "shown": list(map(row, page.shown)), "clicked": list(map(row, page.clicked))}
 
 
-def _fit_unjudged(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Callable[[], Any]:
+def _fit_unjudged(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> None:
     if items.vectors is None:
         raise ValueError("features must hold the vectors of all items to learn from queries alone, got none")
     vectors, query_vectors = items.vectors, evidence.query_vectors
     if query_vectors is None:
         raise ValueError("unjudged must hold vectors of queries, got codes")
     if len(query_vectors) < 2:
-        raise TooLittleError(f"at least two queries are needed to hold one out, got {len(query_vectors)}")
-    return lambda: ranker.fit_vectors(items.codes, vectors, queries=evidence.queries, query_vectors=query_vectors)
+        raise TooLittleEvidenceError(f"at least two queries are needed to hold one out, got {len(query_vectors)}")
+    ranker.fit_vectors(items.codes, vectors, queries=evidence.queries, query_vectors=query_vectors)
 
 
 _FITS = {
