@@ -155,6 +155,12 @@ bench-gpu: $(VENV)/gpu.installed
 bench-mteb: $(VENV)-mteb/installed
 	HF_HUB_OFFLINE=1 $(VENV)-mteb/bin/python -m benchmarks.retrieval.mteb_nfcorpus
 
+# Recall, bytes and time of codes of vectors beside other quantisers, and the tables and pictures of docs/recall.md.
+# Stored figures are kept; remove benchmarks/results/recall.json to measure all of them anew, an hour on an idle core.
+bench-recall: $(VENV)/peers.installed
+	$(BIN)/python benchmarks/recall.py
+	$(BIN)/python benchmarks/recall_tables.py
+
 # The Hamming sets of ann-benchmarks; four minutes.
 bench-ann: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/ann/run.py

@@ -1,0 +1,212 @@
+"""Tables and pictures of benchmarks/results/recall.json, written into the README, docs/ and docs/pictures."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from report import RESULTS, read_results
+
+ROOT = Path(__file__).parents[1]
+MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TEXTS = ("NFCorpus", "banking77", "Cranfield")
+README = {  # sets of the README's table, and the one whose microseconds it shows
+    "NFCorpus": "NFCorpus",
+    "banking77": "banking77",
+    "Fashion-MNIST, cosine": "clothes' pixels",
+}
+PICTURED = "banking77"
+COLOURS = {"bitrank": "#1b6ca8", "turbovec": "#c9a227", "FAISS": "#8a5a9e", "rabitqlib": "#3c8d5a"}
+NAMES = re.compile(r"(bitrank|turbovec|FAISS RaBitQ|rabitqlib), (½|\d) bits?$")
+RELATED = ("FAISS PQFastScan, 2 bits", "FAISS OPQ, 2 bits", "FAISS ScalarQuantizer, 4 bits")
+
+
+def number(value: float | None, form: str = ".0f") -> str:
+    """A figure, or a dash; recalls without their zero."""
+    if value is None:
+        return "–"
+    text = f"{value:{form}}"
+    return text.removeprefix("0") if text.startswith("0.") else text
+
+
+def rows_of(results: dict[str, Any], part: str = "recall") -> list[str]:
+    """Contenders that have a figure, in the order of the code."""
+    from quantisers import CONTENDERS
+
+    stored = {row for rows in results.get(part, {}).values() for row in rows}
+    return [row for row in CONTENDERS if row in stored]
+
+
+def table_of(header: list[str], rows: list[list[str]]) -> str:
+    """Write a table of Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def recall_table(results: dict[str, Any], sets: list[str]) -> str:
+    """Recall@10 of every contender on some sets."""
+    recalls = results["recall"]
+    rows = []
+    for name in rows_of(results):
+        found = [recalls[each].get(name, {}) for each in sets]
+        if any(found):
+            rows.append([name, *(number(row.get("recall"), ".3f") for row in found)])
+    return table_of(["recall@10", *sets], rows)
+
+
+def detail_table(results: dict[str, Any], name: str) -> str:
+    """All figures of one set."""
+    recalls, times = results["recall"][name], results.get("times", {}).get(name, {})
+    rows = []
+    for each in rows_of(results):
+        if each in recalls:
+            row, time = recalls[each], times.get(each, {})
+            rows.append(
+                [each]
+                + [number(row[key], ".3f") for key in ("recall", "recall_10_in_20", "recall_10_in_100")]
+                + [number(row["bytes"]), number(row["scanned"]) if row["scanned"] else "–"]
+                + [number(time.get(key)) for key in ("us", "us_in_batch")]
+                + [number(row["build_s"], ".2g")]
+            )
+    header = ["", "recall@10", "10 in 20", "10 in 100", "bytes", "scanned", "µs", "µs in a batch", "s to build"]
+    return table_of(header, rows)
+
+
+def large_table(results: dict[str, Any]) -> str:
+    """Time and memory on the large set."""
+    rows = []
+    for stored in results.get("large", {}).values():
+        for each in rows_of(results, "large"):
+            if each in stored:
+                row = stored[each]
+                figures = [number(row[key]) for key in ("bytes", "scanned", "us", "us_in_batch")]
+                rows.append([each, *figures, number(row["build_s"]), number(row["anonymous_mb"])])
+    return table_of(["", "bytes", "scanned", "µs", "µs in a batch", "s to build", "MB"], rows)
+
+
+def bars_table(results: dict[str, Any]) -> str:
+    """Every bar, met or missed."""
+    from recall import bars
+
+    rows = [
+        [name, f"{figure.value:.3f}", figure.bar, "met" if figure.met else "**missed**"]
+        for name, figure in bars(results).items()
+    ]
+    return table_of(["", "figure", "wanted", ""], rows)
+
+
+def readme_table(results: dict[str, Any]) -> str:
+    """The contenders that a buyer asks for, by bytes."""
+    recalls, times = results["recall"], results.get("times", {}).get(PICTURED, {})
+    first = recalls[PICTURED]
+    rows = []
+    for name in rows_of(results):
+        if name in first and (NAMES.match(name) or name in RELATED or name.startswith("float32")):
+            found = [recalls.get(each, {}).get(name, {}).get("recall") for each in README]
+            time = times.get(name, {})
+            rows.append(
+                [f"**{name}**" if name.startswith("bitrank") else name]
+                + [number(value, ".3f") for value in found]
+                + [number(first[name][key]) for key in ("bytes", "scanned")]
+                + [number(time.get(key)) for key in ("us", "us_in_batch")]
+            )
+    return table_of(["recall@10", *README.values(), "bytes", "scanned", "µs", "µs in a batch"], rows)
+
+
+def pictures(results: dict[str, Any]) -> None:
+    """Draw recall against bytes on three sets, and recall against microseconds on one."""
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), sharey=True)
+    for axis, (name, title) in zip(axes, README.items(), strict=True):
+        _draw(axis, results["recall"].get(name, {}), results["recall"].get(name, {}), "bytes")
+        axis.set(title=title, xlabel="bytes per item", xscale="log")
+    axes[0].set_ylabel("recall@10 of float32 neighbours")
+    axes[-1].legend(fontsize=8, loc="lower right")
+    _save(figure, "recall_by_bytes")
+    timed = [name for name in README if name in results.get("times", {})]
+    if timed:
+        figure, axes = plt.subplots(1, len(timed), figsize=(4 * len(timed), 3.6), sharey=True, squeeze=False)
+        for axis, name in zip(axes[0], timed, strict=True):
+            _draw(axis, results["recall"].get(name, {}), results["times"][name], "us")
+            axis.set(title=README[name], xlabel="µs of one query, vector to ids, one thread", xscale="log")
+        axes[0, 0].set_ylabel("recall@10 of float32 neighbours")
+        axes[0, -1].legend(fontsize=8, loc="lower right")
+        _save(figure, "recall_by_time")
+
+
+def _draw(axis: Any, recalls: dict[str, Any], others: dict[str, Any], key: str) -> None:
+    families: dict[str, list[tuple[float, float]]] = {}
+    for name, row in recalls.items():
+        if (match := NAMES.match(name)) and key in others.get(name, {}):
+            families.setdefault(match[1], []).append((others[name][key], row["recall"]))
+    for family, points in families.items():
+        axis.plot(*zip(*sorted(points, key=lambda p: p[1]), strict=True), "o-", label=family,
+                  color=COLOURS[family.split()[0]], alpha=0.9)  # fmt: skip
+    for name in RELATED:
+        if name in recalls and key in others.get(name, {}):
+            axis.plot(others[name][key], recalls[name]["recall"], "x", color="#777777")
+            axis.annotate(name.removeprefix("FAISS ").partition(",")[0], (others[name][key], recalls[name]["recall"]),
+                          fontsize=6, textcoords="offset points", xytext=(4, -6))  # fmt: skip
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _save(figure: Any, name: str) -> None:
+    figure.tight_layout()
+    figure.savefig(ROOT / "docs" / "pictures" / f"{name}.png", dpi=110)
+
+
+def fill(path: Path, tables: dict[str, str]) -> None:
+    """Replace what stands between `<!-- table: name -->` and `<!-- end -->`, where a table of that name is known."""
+    text = MARK.sub(
+        lambda match: f"{match[1]}{tables[match[2]]}\n{match[3]}" if match[2] in tables else match[0],
+        path.read_text(encoding="utf-8"),
+    )
+    path.write_text(text, encoding="utf-8")
+
+
+def pages() -> list[Path]:
+    """Pages with tables."""
+    return [
+        path
+        for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+        if "table: recall" in path.read_text("utf-8")
+    ]
+
+
+def tables() -> dict[str, str]:
+    """Every table by its name."""
+    results = read_results(RESULTS / "recall.json")
+    sets = list(results["recall"])
+    synthetic = [name for name in sets if name in _synthetic()]
+    return {
+        "quantisers": recall_table(results, [name for name in sets if name not in synthetic]),
+        "quantisers-synthetic": recall_table(results, synthetic),
+        "quantisers-detail": detail_table(results, PICTURED),
+        "quantisers-large": large_table(results),
+        "quantisers-bars": bars_table(results),
+        "quantisers-machine": f"{results['machine']['processor']}, one thread, Python {results['machine']['python']}.",
+        "quantisers-readme": readme_table(results),
+    }
+
+
+def main() -> None:
+    """Fill the pages and draw the pictures."""
+    written = tables()
+    for path in pages():
+        fill(path, written)
+    pictures(read_results(RESULTS / "recall.json"))
+
+
+def _synthetic() -> set[str]:
+    from vectors import SETS
+
+    return {name for name, (kind, _) in SETS.items() if kind == "synthetic"}
+
+
+if __name__ == "__main__":
+    main()
