@@ -333,3 +333,73 @@ def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'bitrank\[postgres\]'"):
         PostgresEngine("postgresql://", "codes")
+
+
+class TestCodesInTwoParts:
+    """Heads in one column, rests in another."""
+
+    WHOLE = RNG.integers(0, 256, (500, 13), dtype=np.uint8) & np.uint8([255] * 12 + [240])  # 100 bits
+    IDS = RNG.permutation(2000)[:500]
+    HEADS, WHOLES = RNG.normal(size=(3, 40)), RNG.normal(size=(3, 100))
+
+    @pytest.fixture
+    def engine(self, postgresql_address):
+        with bitrank.connect(postgresql_address, new_name()) as engine:
+            engine.create(100, n_scanned=40)
+            engine.add(self.WHOLE, self.IDS)
+            yield engine
+
+    @pytest.fixture
+    def index(self):
+        return Index(self.WHOLE, n_bits=100, n_scanned=40, ids=self.IDS)
+
+    @pytest.mark.parametrize("shortlist", [None, 12, 500])
+    def test_results_are_those_of_an_index(self, engine, index, shortlist):
+        for queries in ((self.HEADS, self.WHOLES), (self.HEADS, None), self.WHOLES, self.WHOLE[:3]):
+            expected = index.search(queries, 10, shortlist=shortlist)
+            found = engine.search(queries, 10, shortlist=shortlist)
+            np.testing.assert_array_equal(found.ids, expected.ids)
+            np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-6)
+
+    def test_weights_and_candidates(self, engine, index):
+        weights = RNG.lognormal(0, 1, 100)
+        expected = index.search(self.WHOLE[:3], 10, weights)
+        np.testing.assert_array_equal(engine.search(self.WHOLE[:3], 10, weights).ids, expected.ids)
+        everything = engine.search(self.WHOLE[:3], 10, weights, method="rerank", candidates=500, shortlist=500)
+        np.testing.assert_array_equal(everything.ids, Index(self.WHOLE, n_bits=100, ids=self.IDS, weights=weights)
+                                      .search(self.WHOLE[:3], 10).ids)  # fmt: skip
+
+    def test_whole_codes_come_back_and_change(self, engine, postgresql_address):
+        assert (engine.n_bits, engine.n_scanned, engine.count()) == (100, 40, 500)
+        np.testing.assert_array_equal(engine.codes(self.IDS), self.WHOLE)
+        changed = self.WHOLE[:2] ^ np.uint8([0] * 12 + [128])  # of the rest alone
+        engine.add(changed, self.IDS[:2])
+        engine.remove(self.IDS[2:4])
+        with bitrank.connect(postgresql_address, engine._names[0]) as other:
+            assert (other.n_bits, other.n_scanned) == (100, 40)
+            np.testing.assert_array_equal(other.codes(self.IDS[:2]), changed)
+            assert other.count() == 498
+            assert {row.tobytes() for row in other.sample(1000)} <= {*map(bytes, self.WHOLE), *map(bytes, changed)}
+
+    def test_bad_input_changes_nothing(self, engine, postgresql_address):
+        with pytest.raises(ValueError, match="shortlist must be at least k, 10, got 9"):
+            engine.search(self.WHOLES, 10, shortlist=9)
+        with pytest.raises(ValueError, match=r"weights must be None for queries in two parts"):
+            engine.search((self.HEADS, self.WHOLES), 10, np.ones(100))
+        with pytest.raises(ValueError, match="must have heads of 48 bits, got 40"):
+            engine.create(100, n_scanned=48)
+        with pytest.raises(ValueError, match="must hold codes of 40 bits, got one of 100"):
+            engine.create(40)
+        for n_scanned in (41, 104):
+            with pytest.raises(ValueError, match="n_scanned must be a multiple of 8 up to 100"):
+                engine.create(100, n_scanned=n_scanned)
+        with bitrank.connect(postgresql_address, new_name()) as plain:
+            plain.create(100)
+            with pytest.raises(ValueError, match="shortlist must be None for a table without rests, got 10"):
+                plain.search(self.WHOLES, 10, shortlist=10)
+        with (
+            bitrank.connect(postgresql_address, new_name(), code_column="c" * 59) as long,
+            pytest.raises(ValueError, match="code_column must have at most 58 bytes"),
+        ):
+            long.create(100, n_scanned=40)
+        np.testing.assert_array_equal(engine.codes(self.IDS), self.WHOLE)

@@ -210,6 +210,28 @@ def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> t
     return codes, np.ascontiguousarray(rows)
 
 
+def is_in_parts(queries: Any) -> bool:
+    """Return whether queries are a plain tuple, (head, whole)."""
+    return isinstance(queries, tuple) and not isinstance(queries, Queries)
+
+
+def check_parts(
+    queries: Any, weights: npt.ArrayLike | None, n_bits: int, n_scanned: int
+) -> tuple[tuple[Codes, Weights], tuple[Codes, Weights] | None]:
+    """Heads of queries and whole ones, None where the heads rank alone."""
+    if weights is not None:
+        raise ValueError("weights must be None for queries in two parts, got both")
+    if len(queries) != 2:
+        raise ValueError(f"queries in parts must be a tuple of two, (head, whole), got {len(queries)}")
+    head = check_queries(queries[0], None, n_scanned)
+    if queries[1] is None:
+        return head, None
+    whole = check_queries(queries[1], None, n_bits)
+    if len(head[0]) != len(whole[0]):
+        raise ValueError(f"queries must have as many heads as whole ones, got {len(head[0])} and {len(whole[0])}")
+    return head, whole
+
+
 def are_reals(array: npt.NDArray[Any], n_bits: int) -> bool:
     """Return whether queries are reals: floats, or whole numbers of both signs with one column per bit."""
     if array.dtype.kind == "i" and array.ndim == 2 and array.shape[1] == n_bits:

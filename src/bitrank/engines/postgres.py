@@ -1,22 +1,26 @@
-"""`PostgresEngine`: codes in a table of PostgreSQL, as ``bit(n)``, with pgvector to find candidates."""
+"""`PostgresEngine`: codes in a table of PostgreSQL, as ``bit(n)``, with pgvector to find candidates.
+
+Of codes in two parts the head is one column, and the rest another, read for a shortlist that is ranked here.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.checks import check_ids
+from bitrank.core.checks import check_count, check_ids, check_parts, check_queries, is_in_parts
 from bitrank.core.lazy import import_extra
 from bitrank.core.progress import progress
-from bitrank.core.types import AnyQueries, Codes, Ids, Method, Results, n_bytes
+from bitrank.core.types import Codes, Ids, Method, Queries, Results, Weights, n_bytes
 from bitrank.engines.contract import check_add, check_created
 from bitrank.engines.planes import DIALECTS, quoted
 from bitrank.engines.sql import SqlEngine
-from bitrank.engines.stages import Fetched
+from bitrank.engines.stages import Fetched, rerank
+from bitrank.index.index import SHORTLIST, SHORTLIST_PER_RESULT
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -49,6 +53,7 @@ NO_PGVECTOR = (
 class _Table(NamedTuple):
     n_bits: int
     has_graph: bool
+    n_scanned: int
 
 
 class PostgresEngine(SqlEngine):
@@ -65,6 +70,7 @@ class PostgresEngine(SqlEngine):
         The table, with capitals and special characters as they are; found along the ``search_path``.
     id_column, code_column : str
         Its columns: ids of an integer type, with a unique index where codes are to be added, and codes of ``bit(n)``.
+        A column of ``bit(n)`` named like the codes' with ``_rest`` holds what follows the head of codes in two parts.
     """
 
     _dialect, _mixed = "postgresql", "md5({id}::text)"
@@ -77,6 +83,7 @@ class PostgresEngine(SqlEngine):
         self._url = url
         self._names = name, id_column, code_column
         self._table, self._id, self._code = (quoted(word) for word in self._names)
+        self._rest = quoted(f"{code_column}_rest")
         self._lock = threading.RLock()
         self._connection: Connection[Any] | None = None
         self._transaction: Connection[Any] | None = None
@@ -90,20 +97,35 @@ class PostgresEngine(SqlEngine):
         """Bits per code."""
         return self._run(self._look).n_bits
 
-    def create(self, n_bits: int) -> None:
-        """Create the table, and the extension of pgvector where that is missing."""
+    @property
+    def n_scanned(self) -> int:
+        """Bits that a search scans: all, but for codes in two parts."""
+        return self._run(self._look).n_scanned
+
+    def create(self, n_bits: int, n_scanned: int | None = None) -> None:
+        """Create the table, and the extension of pgvector where that is missing; `n_scanned` as `Index` has it."""
         n_bits = check_created(n_bits)
+        head = n_bits if n_scanned is None else check_count("n_scanned", n_scanned, 1)
+        if head > n_bits or (head < n_bits and head % 8):
+            raise ValueError(f"n_scanned must be a multiple of 8 up to {n_bits}, the bits of a code, got {n_scanned}")
+        rest = f", {self._rest} bit({n_bits - head}) NOT NULL" if head < n_bits else ""
+        if rest and len(self._rest.encode()) > 65:
+            raise ValueError(f"code_column must have at most 58 bytes for a rest beside it, got {self._names[2]!r}")
 
         def work(connection: Connection[Any]) -> None:
             connection.execute(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})")
             self._need_pgvector(connection)
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table} "
-                f"({self._id} bigint PRIMARY KEY, {self._code} bit({n_bits}) NOT NULL)"
+                f"({self._id} bigint PRIMARY KEY, {self._code} bit({head}) NOT NULL{rest})"
             )
-            stored = self._look(connection).n_bits
-            if stored != n_bits:
-                raise ValueError(f"the table {self._table} must hold codes of {n_bits} bits, got one of {stored}")
+            stored = self._look(connection)
+            if stored.n_bits != n_bits:
+                raise ValueError(
+                    f"the table {self._table} must hold codes of {n_bits} bits, got one of {stored.n_bits}"
+                )
+            if stored.n_scanned != head:
+                raise ValueError(f"the table {self._table} must have heads of {head} bits, got {stored.n_scanned}")
 
         self._run(work)
 
@@ -111,18 +133,21 @@ class PostgresEngine(SqlEngine):
         """Add codes, or replace them, in one transaction."""
 
         def work(connection: Connection[Any]) -> None:
-            n_bits = self._look(connection).n_bits
-            checked, numbers = check_add(codes, ids, n_bits)
-            connection.execute(f"CREATE TEMP TABLE bitrank_new (id bigint, code bit({n_bits})) ON COMMIT DROP")
+            table = self._look(connection)
+            checked, numbers = check_add(codes, ids, table.n_bits)
+            names, parts, _ = self._columns(table)
+            columns = ", ".join(f"{name} bit({bits})" for name, bits in zip(names, parts, strict=True))
+            connection.execute(f"CREATE TEMP TABLE bitrank_new (id bigint, {columns}) ON COMMIT DROP")
             with connection.cursor().copy("COPY pg_temp.bitrank_new FROM STDIN (FORMAT BINARY)") as copy:
                 copy.write(HEADER)
                 for start in progress(range(0, len(numbers), CHUNK), label="adding codes"):
-                    copy.write(_rows(checked[start : start + CHUNK], numbers[start : start + CHUNK], n_bits))
+                    copy.write(_rows(checked[start : start + CHUNK], numbers[start : start + CHUNK], parts))
                 copy.write(TRAILER)
+            into, old, new = (", ".join(before + name for name in names) for before in ("", "old.", "excluded."))
             connection.execute(
-                f"INSERT INTO {self._table} AS old ({self._id}, {self._code}) SELECT id, code FROM pg_temp.bitrank_new "
-                f"ON CONFLICT ({self._id}) DO UPDATE SET {self._code} = excluded.{self._code} "
-                f"WHERE old.{self._code} IS DISTINCT FROM excluded.{self._code}"
+                f"INSERT INTO {self._table} AS old ({self._id}, {into}) SELECT id, {into} FROM pg_temp.bitrank_new "
+                f"ON CONFLICT ({self._id}) DO UPDATE SET ({into}) = ROW({new}) "
+                f"WHERE ROW({old}) IS DISTINCT FROM ROW({new})"
             )
 
         try:
@@ -155,8 +180,8 @@ class PostgresEngine(SqlEngine):
         """Number of codes."""
 
         def work(connection: Connection[Any]) -> int:
-            self._look(connection)
-            row = connection.execute(f"SELECT count(*) FROM {self._table} WHERE {self._code} IS NOT NULL").fetchone()
+            _, _, present = self._columns(self._look(connection))
+            row = connection.execute(f"SELECT count(*) FROM {self._table} WHERE {present}").fetchone()
             return int(row[0]) if row else 0
 
         return self._run(work)
@@ -214,8 +239,15 @@ class PostgresEngine(SqlEngine):
                 f"the table {self._table} must have the columns {self._id} of integers and {self._code} of bit(n), "
                 f"got {described}"
             )
-        self._shape = _Table(code[1], code[2])
+        kind, rest, _ = columns.get(f"{code_column}_rest", ("", 0, False))
+        self._shape = _Table(code[1] + (rest if kind == "bit" and code[1] % 8 == 0 else 0), code[2], code[1])
         return self._shape
+
+    def _columns(self, table: _Table) -> tuple[list[str], list[int], str]:
+        """Columns of a code, the bits in each, and the condition that there is one."""
+        rest = table.n_bits - table.n_scanned
+        names, parts = [self._code, self._rest][: 1 + (rest > 0)], [table.n_scanned, rest]
+        return names, parts[: len(names)], " AND ".join(f"{name} IS NOT NULL" for name in names)
 
     def _need_pgvector(self, connection: Connection[Any]) -> None:
         errors = self._psycopg.errors
@@ -224,14 +256,52 @@ class PostgresEngine(SqlEngine):
         except (errors.FeatureNotSupported, errors.UndefinedFile, errors.InsufficientPrivilege) as error:
             raise ValueError(f"{NO_PGVECTOR} ({error})") from None
 
-    def _search(
-        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None, method: Method, candidates: int | None
+    def search(
+        self,
+        queries: Any,
+        k: int,
+        weights: npt.ArrayLike | None = None,
+        *,
+        method: Method = "exact",
+        candidates: int | None = None,
+        shortlist: int | None = None,
     ) -> Results:
-        search = super()._search
+        """Find the k nearest codes of each query, as `Engine.search`.
+
+        Of codes in two parts, find the `shortlist` nearest by their heads and rank these here by whole codes: `queries`
+        may be a tuple (head, whole), and `shortlist` is that of `Index.search`.
+        """
         try:
-            return self._run(lambda _: search(queries, k, weights, method, candidates))
+            return self._run(lambda _: self._in_parts(queries, k, weights, method, candidates, shortlist))
         except self._psycopg.errors.UndefinedFunction:
             raise ValueError(NO_PGVECTOR) from None
+
+    def _in_parts(
+        self, queries: Any, k: int, weights: Any, method: Method, candidates: int | None, shortlist: int | None
+    ) -> Results:
+        n_bits, _, n_scanned = self._run(self._look)
+        if n_scanned == n_bits:
+            if shortlist is not None:
+                raise ValueError(f"shortlist must be None for a table without rests, got {shortlist!r}")
+            return self._search(queries, k, weights, method, candidates)
+        n_kept = max(SHORTLIST, SHORTLIST_PER_RESULT * check_count("k", k, 1)) if shortlist is None else shortlist
+        if check_count("shortlist", n_kept, 1) < k:
+            raise ValueError(f"shortlist must be at least k, {k}, got {shortlist!r}")
+        n_candidates = self.check_method(method, k, candidates)
+        if is_in_parts(queries):
+            parts, asked = check_parts(queries, weights, n_bits, n_scanned)
+        else:
+            asked = check_queries(queries, weights, n_bits)
+            parts = np.ascontiguousarray(asked[0][:, : n_scanned // 8]), asked[1][:, :n_scanned]
+        head = _of_each(*parts)
+        if asked is None:
+            return self._exact(head, k) if n_candidates is None else self._rerank(head, k, n_candidates)
+        found = self._exact(head, n_kept) if n_candidates is None else self._rerank(head, n_kept, n_candidates)
+        return rerank(_of_each(*asked), [self._lookup(row[row >= 0]) for row in found.ids], k)
+
+    def _scan(self, codes: Codes, weights: Weights, n: int) -> Iterator[Fetched]:
+        for ids, whole in super()._scan(codes, weights, n):
+            yield ids, np.ascontiguousarray(whole[:, : codes.shape[1]])
 
     def _fetch(self, codes: Codes, n: int) -> list[Fetched]:
         def work(connection: Connection[Any]) -> list[Fetched]:
@@ -246,17 +316,17 @@ class PostgresEngine(SqlEngine):
                     f"SET LOCAL hnsw.max_scan_tuples = {min(max(20_000, 20 * n), 2**31 - 1)};"
                     "SET LOCAL hnsw.scan_mem_multiplier = 1000"
                 )
-            literals = (DIALECTS["postgresql"].code(code.tobytes().hex(), table.n_bits) for code in codes)
+            literals = (DIALECTS["postgresql"].code(code.tobytes().hex(), table.n_scanned) for code in codes)
             orders = (f"{self._code} <~> {literal}{ties}" for literal in literals)
-            return [self._nearest(connection, order, n) for order in orders]
+            nearest = (self._nearest(connection, order, n) for order in orders)
+            return [(ids, np.ascontiguousarray(whole[:, : codes.shape[1]])) for ids, whole in nearest]
 
         return self._run(work)
 
     def _ids(self) -> Ids:
         def work(connection: Connection[Any]) -> Ids:
-            self._look(connection)
-            present = f"{self._id} IS NOT NULL AND {self._code} IS NOT NULL"
-            query = f"SELECT {self._id}::bigint FROM {self._table} WHERE {present}"
+            _, _, present = self._columns(self._look(connection))
+            query = f"SELECT {self._id}::bigint FROM {self._table} WHERE {self._id} IS NOT NULL AND {present}"
             with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)") as copy:
                 data = b"".join(copy)
             record = np.dtype([("fields", ">i2"), ("a", ">i4"), ("id", ">i8")])
@@ -269,29 +339,39 @@ class PostgresEngine(SqlEngine):
 
     def _nearest(self, connection: Connection[Any], order: str, n: int, where: str = "TRUE") -> Fetched:
         """The first n rows in an order: fetched in binary, as records of one length."""
-        self._look(connection)
+        names, parts, present = self._columns(self._look(connection))
         query = (
-            f"SELECT {self._id}::bigint, {self._code} FROM {self._table} WHERE {where} "
-            f"AND {self._id} IS NOT NULL AND {self._code} IS NOT NULL ORDER BY {order} LIMIT {n}"
+            f"SELECT {self._id}::bigint, {', '.join(names)} FROM {self._table} WHERE {where} "
+            f"AND {self._id} IS NOT NULL AND {present} ORDER BY {order} LIMIT {n}"
         )
         with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)") as copy:
             data = b"".join(copy)
-        rows = np.frombuffer(data[len(HEADER) : -len(TRAILER)], _record(self._look(connection).n_bits))
+        rows = np.frombuffer(data[len(HEADER) : -len(TRAILER)], _record(parts))
         if len(rows) and rows["id"].min() < 0:
             raise ValueError(f"ids must not be negative, got {rows['id'].min()} in {self._table}")
-        return rows["id"].astype(np.int64), np.ascontiguousarray(rows["code"])
+        codes = np.hstack([rows[f"code{number}"] for number in range(len(parts))])
+        return rows["id"].astype(np.int64), np.ascontiguousarray(codes)
 
 
-def _record(n_bits: int) -> np.dtype[Any]:
+def _of_each(codes: Codes, weights: Weights) -> Queries:
+    """Queries with a row of weights each."""
+    return Queries(codes, np.broadcast_to(weights, (len(codes), weights.shape[-1])))
+
+
+def _record(parts: list[int]) -> np.dtype[Any]:
     """A row of id and code in COPY's binary format: each value after its length, a code after its number of bits."""
-    width = n_bytes(n_bits)
-    return np.dtype(
-        [("fields", ">i2"), ("a", ">i4"), ("id", ">i8"), ("b", ">i4"), ("n_bits", ">i4"), ("code", np.uint8, width)]
-    )
+    fields: list[Any] = [("fields", ">i2"), ("a", ">i4"), ("id", ">i8")]
+    for number, n_bits in enumerate(parts):
+        fields += [(f"b{number}", ">i4"), (f"n_bits{number}", ">i4"), (f"code{number}", np.uint8, n_bytes(n_bits))]
+    return np.dtype(fields)
 
 
-def _rows(codes: Codes, ids: Ids, n_bits: int) -> bytes:
-    rows = np.empty(len(ids), _record(n_bits))
-    rows["fields"], rows["a"], rows["b"], rows["n_bits"] = 2, 8, 4 + codes.shape[1], n_bits
-    rows["id"], rows["code"] = ids, codes
+def _rows(codes: Codes, ids: Ids, parts: list[int]) -> bytes:
+    rows = np.empty(len(ids), _record(parts))
+    rows["fields"], rows["a"], rows["id"] = 1 + len(parts), 8, ids
+    start = 0
+    for number, n_bits in enumerate(parts):
+        end = start + n_bytes(n_bits)
+        rows[f"b{number}"], rows[f"n_bits{number}"] = 4 + end - start, n_bits
+        rows[f"code{number}"], start = codes[:, start:end], end
     return rows.tobytes()

@@ -19,9 +19,11 @@ from bitrank.core.checks import (
     check_ids,
     check_index_weights,
     check_method,
+    check_parts,
     check_queries,
     check_radius,
     check_weights,
+    is_in_parts,
 )
 from bitrank.core.codes import nearest, sample_rows
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
@@ -582,20 +584,10 @@ class Index:
 
     def _check_parts(self, queries: Any, weights: npt.ArrayLike | None, in_parts: bool) -> tuple[Asked, Asked | None]:
         """Heads of queries and whole ones: the same where all bits are scanned, None where the heads rank alone."""
-        if not in_parts or isinstance(queries, Queries) or not isinstance(queries, tuple):
-            whole = self._check_queries(queries, weights)
-            return self._head_of(*whole) if in_parts else whole, whole
-        if weights is not None:
-            raise ValueError("weights must be None for queries in two parts, got both")
-        if len(queries) != 2:
-            raise ValueError(f"queries in parts must be a tuple of two, (head, whole), got {len(queries)}")
-        head = check_queries(queries[0], None, self.n_scanned)
-        if queries[1] is None:
-            return head, None
-        whole = check_queries(queries[1], None, self._n_bits)
-        if len(head[0]) != len(whole[0]):
-            raise ValueError(f"queries must have as many heads as whole ones, got {len(head[0])} and {len(whole[0])}")
-        return head, whole
+        if in_parts and is_in_parts(queries):
+            return check_parts(queries, weights, self._n_bits, self.n_scanned)
+        whole = self._check_queries(queries, weights)
+        return self._head_of(*whole) if in_parts else whole, whole
 
     def _head_of(self, codes: Codes, weights: Weights | None) -> Asked:
         """The part of queries that asks the scanned bits."""
