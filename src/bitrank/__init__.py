@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from bitrank.core.embeddings import from_embeddings
     from bitrank.core.types import Queries, Results
     from bitrank.engines import connect
-    from bitrank.hashing import ITQ, SignBits, load_hasher
+    from bitrank.hashing import ITQ, BitPlanes, SignBits, load_hasher
     from bitrank.index import Index, IndexFormatError
     from bitrank.ranking import AsymmetricRanker, OnlineRankingSVM, QueryVectorRanker, RankingSVM, load_ranker
 
 __all__ = [
     "ITQ",
     "AsymmetricRanker",
+    "BitPlanes",
     "Collection",
     "Index",
     "IndexFormatError",

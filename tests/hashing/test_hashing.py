@@ -9,6 +9,7 @@ from hashers import (
     CLASSES,
     every_hasher,
     every_hasher_of_n_bits,
+    every_hasher_of_signs,
     every_hasher_with,
     fit,
     labels,
@@ -43,7 +44,7 @@ def test_scikit_learn(cls):
     check_estimator(make(cls, n_bits=1), on_skip=None)
 
 
-@every_hasher
+@every_hasher_of_signs
 @repeatable
 @given(data=st.data())
 def test_codes_are_the_signs_of_the_projections(cls, data):

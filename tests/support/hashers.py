@@ -17,12 +17,13 @@ def every_hasher_with(parameter):
 
 
 every_hasher = pytest.mark.parametrize("cls", CLASSES, ids=HASHERS)
+every_hasher_of_signs = pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls.__name__ != "BitPlanes"])
 every_hasher_of_n_bits = every_hasher_with("n_bits")
 repeatable = settings(derandomize=True)
 
 
 # Short runs: the contract asks for valid codes, not for good ones.
-SMALL = {"n_anchors": 30, "n_steps": 20, "n_pairs": 30, "n_sweeps": 2}
+SMALL = {"n_anchors": 30, "n_steps": 20, "n_pairs": 30, "n_sweeps": 2, "metric": "l2"}
 
 
 def make(cls, n_bits=5, random_state=0):

@@ -6,6 +6,7 @@ from bitrank.core.lazy import attach
 from bitrank.hashing.registry import HASHERS, hasher_class, load_hasher
 
 if TYPE_CHECKING:
+    from bitrank.hashing.bit_planes import BitPlanes as BitPlanes
     from bitrank.hashing.hasher import Hasher as Hasher
     from bitrank.hashing.itq import ITQ as ITQ
     from bitrank.hashing.lsh import LSH as LSH

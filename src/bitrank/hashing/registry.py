@@ -22,6 +22,7 @@ HASHERS = {
     "IsotropicHashing": "bitrank_papers.isotropic",
     "ITQ": "itq",
     "SignBits": "sign_bits",
+    "BitPlanes": "bit_planes",
     "MultidimensionalSpectralHashing": "bitrank_papers.mdsh",
     "KernelSupervisedHashing": "bitrank_papers.ksh",
     "MinimalLossHashing": "bitrank_papers.mlh",

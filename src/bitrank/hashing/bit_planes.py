@@ -1,0 +1,273 @@
+"""`BitPlanes`: several bits per dimension where the variance is, whose first bytes are a code of their own."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar, Literal, NoReturn, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bitrank.core.arrays import to_rows
+from bitrank.core.checks import check_codes, check_count
+from bitrank.core.codes import signs
+from bitrank.core.types import Codes
+from bitrank.hashing.axes import FAMILIES, Asked, Axes, Floats, Reals
+from bitrank.hashing.hasher import Hasher
+from bitrank.hashing.layout import Layout, Number
+from bitrank.hashing.rehearsal import learn_layout
+
+METRICS = ("cosine", "dot", "l2")
+
+
+class BitPlanes(Hasher):
+    """Codes that estimate products and distances of vectors, with any number of bits per dimension.
+
+    Each axis has the bits that its variance deserves, and two numbers per item correct what the levels lose. A score
+    is linear in the bits, so that a search by weighted Hamming distance ranks by it. Bits are in the order of the
+    weights that queries give them: the first `n_scanned_` of them, the head, find a shortlist that the whole code
+    orders.
+
+    Parameters
+    ----------
+    bits : float, default 4.0
+        Bits per dimension on average, from 0.25 to 8. Two or three bytes per item are added for the corrections.
+    metric : {"cosine", "dot", "l2"}
+        What makes vectors near.
+    random_state : int, RandomState instance or None
+
+    Attributes
+    ----------
+    n_bits_ : int
+        Bits per code.
+    n_scanned_ : int
+        Bits of the head, a multiple of 8; `Index` takes it as `n_scanned`.
+    shortlist_ : int
+        Rows for ten results whose whole codes are read, so that the head loses nothing that matters.
+    bit_weights_ : float array of shape (n_bits,)
+        Mean weight that queries give each bit; `Index` takes the first `n_scanned_` as `query_weights`.
+    family_ : {"principal", "unit", "random"}
+        Axes chosen by recall on held-out rows: principal ones; those of vectors scaled to one length; random ones.
+    bits_per_axis_ : float array of shape (n_features,)
+
+    Examples
+    --------
+    >>> from bitrank import Index
+    >>> X = np.random.default_rng(0).normal(size=(500, 32)) / np.arange(1, 33)
+    >>> planes = BitPlanes(bits=4, metric="l2", random_state=0).fit(X)
+    >>> codes = planes.transform(X)
+    >>> codes.shape[1] * 8 == planes.n_bits_
+    True
+    >>> index = Index(codes, n_bits=planes.n_bits_, n_scanned=planes.n_scanned_)
+    >>> index.search((planes.project(X[:3], head=True), planes.project(X[:3])), k=1).ids
+    array([[0],
+           [1],
+           [2]])
+    """
+
+    _learned: ClassVar[dict[str, str]] = {
+        "facts_": "a",
+        "center_": "d",
+        "axes_": "dd",
+        "bits_per_axis_": "d",
+        "steps_": "d",
+        "alpha_": "d",
+        "numbers_": "bc",
+        "layout_": "ne",
+        "bit_weights_": "w",
+    }
+
+    facts_: Floats
+    bit_weights_: Floats
+
+    def __init__(
+        self, bits: float = 4.0, metric: Literal["cosine", "dot", "l2"] = "cosine", random_state: Any = None
+    ) -> None:
+        self.bits = bits
+        self.metric = metric
+        self.random_state = random_state
+
+    def _check_params(self, n_features: int) -> int:
+        if not isinstance(self.bits, Real) or isinstance(self.bits, bool) or not 0.25 <= self.bits <= 8:
+            raise ValueError(f"bits must be a number from 0.25 to 8, got {self.bits!r}")
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be one of {METRICS}, got {self.metric!r}")
+        return getattr(self, "n_bits_", 0)
+
+    def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
+        self._check_lengths(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = learn_layout(X, self.metric, float(self.bits), check_random_state(self.random_state))
+        layout, axes = found.layout, found.layout.axes
+        family, length = FAMILIES.index(found.family), axes.length
+        sizes = layout.n_bits, layout.n_scanned, found.shortlist
+        return {
+            "facts_": np.array([length, family, layout.t0, found.recall, *sizes], np.float64),
+            "center_": axes.center,
+            "axes_": axes.axes.astype(np.float64),
+            "bits_per_axis_": axes.bits.astype(np.float64),
+            "steps_": axes.steps.astype(np.float64),
+            "alpha_": axes.alpha.astype(np.float64),
+            "numbers_": np.array([layout.head_w, layout.w, layout.f]),
+            "layout_": np.column_stack([layout.places, layout.exponents]).astype(np.float64),
+            "bit_weights_": found.weights,
+        }
+
+    def _set(self, learned: dict[str, Floats], n_bits: int) -> None:
+        length, family, t0, recall, kept, n_scanned, shortlist = learned["facts_"].tolist()
+        learned = {**learned, "axes_": learned["axes_"].astype(np.float32)}
+        bits = learned["bits_per_axis_"].astype(np.int64)
+        places, exponents = learned["layout_"].astype(np.int64).T
+        axes = Axes(
+            self.metric,
+            length,
+            learned["center_"],
+            FAMILIES[int(family)] == "unit",
+            learned["axes_"].astype(np.float32),
+            bits,
+            learned["steps_"].astype(np.float32),
+            learned["alpha_"].astype(np.float32),
+        )
+        head_w, w, f = (Number(low, step, int(n)) for low, step, n in learned["numbers_"].tolist())
+        self._layout = Layout(axes, places, exponents, head_w, w, f, t0, int(n_scanned), int(kept))
+        super()._set(learned, self._layout.n_bits)
+        self.n_scanned_, self.shortlist_, self.recall_ = self._layout.n_scanned, int(shortlist), recall
+        self.bit_weights_ = self.bit_weights_[: self.n_bits_]
+
+    @property
+    def family_(self) -> str:
+        """The family of the axes."""
+        return FAMILIES[int(self.facts_[1])]
+
+    def project(self, X: npt.ArrayLike, head: bool = False) -> Reals:
+        """Compute queries, one real per bit: signs are the code that is asked for, magnitudes the weights.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        head : bool
+            Ask the first `n_scanned_` bits alone, with the head's own correction.
+
+        Returns
+        -------
+        values : float32 array of shape (n, n_bits), or (n, n_scanned)
+        """
+        asked = self.ask(X)
+        return self._layout.reals(asked, head)
+
+    def ask(self, X: npt.ArrayLike) -> Asked:
+        """Compute what `estimate` and both forms of `project` share."""
+        vectors = self._vectors(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            asked = self._layout.axes.ask(vectors)
+        if not np.isfinite(asked.z).all():
+            validate_data(self, X, reset=False)
+            raise ValueError(
+                f"X must have projections that fit in float32, got values up to {np.abs(vectors).max():.3g}"
+            )
+        return asked
+
+    def transform(self, X: npt.ArrayLike) -> Codes:
+        """Compute packed codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+
+        Returns
+        -------
+        codes : uint8 array of shape (n, n_bits / 8)
+        """
+        vectors = self._vectors(X)
+        self._check_lengths(vectors)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self._layout.encode(vectors)
+        except OverflowError:
+            self._refuse(vectors)
+
+    def estimate(self, codes: Codes, Q: npt.ArrayLike) -> Reals:
+        """Estimate scores of vectors from codes.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, n_bytes) or (n_queries, n, n_bytes)
+            The same ones for all queries, or some for each.
+        Q : array-like of shape (n_queries, n_features)
+
+        Returns
+        -------
+        scores : float32 array of shape (n_queries, n)
+            Products, cosines, or squared distances with a minus sign.
+        """
+        asked = self.ask(Q)
+        reals, codes = self._layout.reals(asked), np.asarray(codes)
+        if codes.ndim == 3:
+            flat = signs(check_codes(codes.reshape(-1, codes.shape[-1]), self.n_bits_), self.n_bits_)
+            products = np.einsum("qb,qnb->qn", reals, flat.reshape(*codes.shape[:2], -1))
+        else:
+            products = reals @ signs(check_codes(codes, self.n_bits_), self.n_bits_).T
+        return self._layout.estimates(products, self._layout.f_of(codes), asked)
+
+    def decode(self, codes: Codes) -> Reals:
+        """Compute vectors whose products with queries are the estimated ones.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, n_bytes)
+
+        Returns
+        -------
+        vectors : float32 array of shape (n, n_features)
+        """
+        codes = check_codes(codes, self.n_bits_)
+        return self._layout.decode(codes, signs(codes, self.n_bits_))
+
+    def prefix(self, n_bytes: int) -> Self:
+        """Return the hasher whose codes are the first bytes of this one's.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(100, 16))
+        >>> planes = BitPlanes(metric="l2", random_state=0).fit(X)
+        >>> (planes.prefix(3).transform(X) == planes.transform(X)[:, :3]).all()
+        np.True_
+        """
+        n_bits = 8 * check_count("n_bytes", n_bytes, 1)
+        if n_bits > self.n_bits_:
+            raise ValueError(f"n_bytes must be at most {self.n_bits_ // 8}, those of a code, got {n_bytes}")
+        learned = {name: getattr(self, name) for name in self._learned}
+        learned["facts_"] = learned["facts_"].copy()
+        learned["facts_"][4] = n_bits
+        out = type(self)(self.bits, self.metric, self.random_state)
+        out.n_features_in_ = self.n_features_in_
+        out._set(learned, n_bits)
+        return out
+
+    def _vectors(self, X: Any) -> npt.NDArray[Any]:
+        """Vectors, checked at once where they are a matrix of floats: scikit-learn takes longer than the product."""
+        if not hasattr(self, "_layout"):
+            check_is_fitted(self, "n_bits_")
+        if (
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and X.dtype.char in "fd"
+            and X.shape[1] == self.n_features_in_
+            and len(X)
+        ):
+            return X
+        return np.asarray(validate_data(self, to_rows(X, "X"), reset=False, dtype="numeric"))
+
+    def _refuse(self, vectors: npt.NDArray[Any]) -> NoReturn:
+        """Say what is wrong with vectors whose products are not finite."""
+        validate_data(self, vectors, reset=False)
+        largest = np.abs(vectors).max()
+        raise ValueError(f"X must have projections that fit in float32, got values up to {largest:.3g}")
+
+    def _check_lengths(self, X: npt.NDArray[Any]) -> None:
+        if self.metric == "cosine":
+            zero = ~X.any(axis=1)
+            if zero.any():
+                raise ValueError(f"X must have no zero vectors for the cosine, got one in row {int(zero.argmax())}")

@@ -1,0 +1,163 @@
+"""Which bit of a code stands for what: levels of axes, and two numbers per item, in the order of their weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.core.types import Codes, n_bytes
+from bitrank.hashing.axes import Asked, Axes, Floats, Ints, Reals
+
+# What bits stand for that are no levels of an axis: the head's number w, the whole code's, and the correction f.
+HEAD_W, W, F, PAD = -1, -2, -3, -4
+_ROWS_PER_BLOCK = 1 << 9
+
+
+class Number(NamedTuple):
+    """How a number per item is stored: in natural binary, `low` plus so many steps."""
+
+    low: float = 0.0
+    step: float = 0.0
+    n_bits: int = 0
+
+    def levels(self, values: Floats) -> npt.NDArray[np.uint16]:
+        """Numbers as they are stored; what lies outside is clipped."""
+        steps = np.rint((values - self.low) / (self.step or 1.0))
+        stored: npt.NDArray[np.uint16] = np.clip(np.nan_to_num(steps), 0, (1 << self.n_bits) - 1).astype(np.uint16)
+        return stored
+
+    def values(self, levels: npt.NDArray[Any]) -> Floats:
+        """Stored numbers as values."""
+        return self.low + self.step * levels.astype(np.float64)
+
+    @property
+    def high(self) -> float:
+        """The largest value."""
+        return self.low + self.step * ((1 << self.n_bits) - 1)
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range, to which the weighted signs of the bits add."""
+        return (self.low + self.high) / 2
+
+
+@dataclass
+class Layout:
+    """The bits of a code.
+
+    Parameters
+    ----------
+    axes : Axes
+    places, exponents : int arrays of shape (n_bits,)
+        What each bit belongs to, an axis or one of HEAD_W, W and F, and its power of two.
+    head_w, w, f : Number
+        Corrections of the head and of the whole code. A code that is scanned whole has no head_w.
+    t0 : float
+        The score of a typical k-th neighbour, divided by β.
+    n_scanned : int
+        Bits of the head.
+    n_bits : int
+        Bits of a code: all of these, or the first.
+    """
+
+    axes: Axes
+    places: Ints
+    exponents: Ints
+    head_w: Number
+    w: Number
+    f: Number
+    t0: float
+    n_scanned: int
+    n_bits: int
+
+    def __post_init__(self) -> None:
+        axes, places, exponents = self.axes, self.places, self.exponents
+        in_head = places[: self.n_scanned][places[: self.n_scanned] >= 0]
+        self.head_bits = np.bincount(in_head, minlength=axes.m)
+        self.bits = np.bincount(places[places >= 0], minlength=axes.m)
+        places, exponents = places[: self.n_bits], exponents[: self.n_bits]
+        self.n_scanned = min(self.n_scanned, self.n_bits)
+        kept = W if (places == W).sum() == self.w.n_bits else HEAD_W
+        self.used_w = self.w if kept == W else self.head_w
+        power = 2.0 ** (exponents - 1)
+        steps = np.append(axes.steps[: axes.m], 0.0)
+        level = np.where(places >= 0, steps[np.maximum(places, -1)], 0) * power
+        number = {HEAD_W: self.head_w.step, W: self.w.step}
+        self._columns = np.where(places >= 0, places, axes.m)
+        self._weights = (level + np.where(places == kept, number[kept], 0) * power).astype(np.float32)
+        asked = HEAD_W if (places[: self.n_scanned] == HEAD_W).any() else W
+        head = level + np.where(places == asked, number[asked], 0) * power
+        self._head_weights = head[: self.n_scanned].astype(np.float32)
+        self._head_columns = self._columns[: self.n_scanned].copy()
+        # Rows of a block that bits are read from: axes, and the high and the low bytes of three numbers.
+        self._sources = np.where(places >= 0, places, axes.m - 2 * (places + 1) + (exponents >= 8))
+        self._shifts = (exponents % 8).astype(np.uint8)[:, None]
+        self._has_f = (places == F).any()
+
+    def encode(self, X: npt.NDArray[Any]) -> Codes:
+        """Codes of vectors."""
+        out = np.empty((len(X), n_bytes(self.n_bits)), np.uint8)
+        for start in range(0, len(X), _ROWS_PER_BLOCK):
+            measured = self.axes.measure(X[start : start + _ROWS_PER_BLOCK])
+            if not np.isfinite(measured.a).all() or not np.isfinite(measured.g).all():
+                raise OverflowError
+            levels = self.axes.quantise(measured.a)
+            decoded = self.axes.decoded(levels, self.bits)
+            f = np.clip(self.axes.correction(measured, decoded), self.f.low, self.f.high)
+            numbers = [self.head_w, self.w, self.f]
+            values = [np.zeros(len(f)), f * (measured.g - self.t0), f]
+            if self.head_w.n_bits:
+                head_f = np.maximum(self.axes.correction(measured, self.axes.decoded(levels, self.head_bits)), 0)
+                values[0] = head_f * (measured.g - self.t0)
+            stored = [number.levels(each) for number, each in zip(numbers, values, strict=True)]
+            halves = np.array([half for each in stored for half in (each & 0xFF, each >> 8)] + [0 * stored[0]])
+            rows = np.vstack([levels.T, halves.astype(np.uint8)])
+            out[start : start + _ROWS_PER_BLOCK] = self._pack(rows)
+        return out
+
+    def _pack(self, rows: npt.NDArray[np.uint8]) -> Codes:
+        bits = rows[self._sources] >> self._shifts
+        bits &= 1
+        packed: Codes = np.packbits(bits, axis=0).T
+        return packed
+
+    def reals(self, asked: Asked, head: bool = False) -> Reals:
+        """Queries as one real per bit."""
+        columns, weights = (self._head_columns, self._head_weights) if head else (self._columns, self._weights)
+        out: Reals = np.take(asked.z, columns, axis=1) * weights
+        return out
+
+    def f_of(self, codes: Codes) -> Reals:
+        """The stored corrections of codes of any shape (…, n_bytes)."""
+        if not self._has_f:
+            return np.full(codes.shape[:-1], np.float32(self.f.middle))
+        if self.f.n_bits == 8:
+            levels = codes[..., -1].astype(np.float32)
+        else:
+            levels = codes[..., -2].astype(np.float32) * 256 + codes[..., -1]
+        out: Reals = np.float32(self.f.low) + np.float32(self.f.step) * levels
+        return out
+
+    def estimates(self, products: Floats | Reals, f: Reals, asked: Asked) -> Reals:
+        """Scores of vectors, from the products of reals and signs, one row per query."""
+        beta = asked.beta
+        out = (products + beta * self.used_w.middle) / f + beta * self.t0
+        scores: Reals = (out * asked.scale[:, None] + asked.offset[:, None]).astype(np.float32)
+        return scores
+
+    def decode(self, codes: Codes, signs: Reals) -> Reals:
+        """Vectors whose products with queries are the estimates."""
+        axes, f = self.axes, self.f_of(codes)[:, None].astype(np.float64)
+        place = np.zeros((self.n_bits, axes.m + 1), np.float32)
+        place[np.arange(self.n_bits), self._columns] = self._weights
+        values = signs @ place
+        out: Floats = values[:, :-1] / f @ axes.axes[:, : axes.m].T
+        if axes.along:  # g, the product with the centre, is stored by itself
+            g = (values[:, -1:] + self.used_w.middle) / f + self.t0
+            length2 = axes.center @ axes.center
+            out += (g - (out @ axes.center)[:, None]) / length2 * axes.center
+        vectors: Reals = ((out + axes.center) * axes.length).astype(np.float32)
+        return vectors
