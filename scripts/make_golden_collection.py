@@ -1,4 +1,4 @@
-"""Write tests/golden/collection-v1, a folder of a `Collection` in the format of today, and what it answers."""
+"""Write tests/golden/collection-v1 and memory-v1, folders of a `Collection` in the format of today, with answers."""
 
 import json
 import shutil
@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bitrank import Collection
+from bitrank.collection.report import Version
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 
@@ -35,5 +36,32 @@ def main() -> None:
     (GOLDEN / "collection-v1.json").write_text(json.dumps(stored) + "\n")
 
 
+def write_memory() -> None:
+    """Write a folder of codes with judged queries, some of them in the journal, and a verdict of the gate on them."""
+    folder = GOLDEN / "memory-v1"
+    shutil.rmtree(folder, ignore_errors=True)
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 256, (80, 4), dtype=np.uint8)
+    collection = Collection.from_codes(codes, ids=[f"item {row}" for row in range(80)])
+    queries = rng.integers(0, 256, (8, 4), dtype=np.uint8)
+    collection.remember(queries[:5], [[f"item {row}", f"item {row + 7}"] for row in range(5)], grades=[[1, 2]] * 5)
+    collection._use(Version(1, "pairs", facts={"memory": 0.06}), None)
+    collection.save(folder)
+    collection.remember(queries[5], ["item 60"], query_ids=["pinned"], pinned=True)
+    collection.forget([1])
+    collection.remove(["item 2"])
+    collection.save(folder)
+    found = collection.search(queries, 5, explain=True)
+    stored = {
+        "queries": queries.tolist(),
+        "ids": found.ids.tolist(),
+        "distances": found.distances.tolist(),
+        "judgements": collection.judgements(),
+        "lifted": [[each and each.query for each in row] for row in found.explanation.lifted],
+    }
+    (GOLDEN / "memory-v1.json").write_text(json.dumps(stored) + "\n")
+
+
 if __name__ == "__main__":
     main()
+    write_memory()

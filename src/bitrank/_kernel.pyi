@@ -134,3 +134,28 @@ def tied_groups(
     bounds: npt.NDArray[np.int64],
     totals: npt.NDArray[np.int64],
 ) -> int: ...
+def named(
+    judged: npt.NDArray[np.int64],
+    similarities: npt.NDArray[np.float32],
+    floors: npt.NDArray[np.float32],
+    pinned_floors: npt.NDArray[np.float32],
+    offset: float,
+    starts: npt.NDArray[np.int64],
+    items: npt.NDArray[np.int64],
+    pinned: npt.NDArray[np.uint8],
+    threads: int,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.int64]]: ...
+def lift(
+    ids: npt.NDArray[np.int64],
+    distances: npt.NDArray[np.float32],
+    items: npt.NDArray[np.int64],
+    similarities: npt.NDArray[np.float32],
+    item_distances: npt.NDArray[np.float32],
+    totals: npt.NDArray[np.float64],
+    units: npt.NDArray[np.float64],
+    tie: float,
+    pivot: float,
+    most: int,
+    columns: npt.NDArray[np.int64],
+    threads: int,
+) -> None: ...

@@ -18,6 +18,7 @@
 #include "checksum.hpp"
 #include "learn/constraints.hpp"
 #include "learn/gram.hpp"
+#include "memory.hpp"
 #include "paths.hpp"
 #include "search/distances.hpp"
 #include "search/layout.hpp"
@@ -372,6 +373,59 @@ std::size_t tied_groups(Matrix<const Key> keys, Matrix<std::int64_t> groups, Vec
                                 totals.data());
 }
 
+// Items that judged queries name, the similarities of the nearest of these, and which they are; -1 pads rows of items.
+auto named(Matrix<const std::int64_t> judged, Matrix<const float> similarities, Vector<const float> floors,
+           Vector<const float> pinned_floors, float offset, Vector<const std::int64_t> starts,
+           Vector<const std::int64_t> items, Vector<const std::uint8_t> pinned, std::size_t threads) {
+    const std::size_t n = judged.shape(0), n_judged = judged.shape(1), n_lists = starts.shape(0) - 1;
+    require(similarities.shape(0) == n && similarities.shape(1) == n_judged && floors.shape(0) == n &&
+                pinned_floors.shape(0) == n,
+            "judged and similarities must be (n_queries, n_judged), and floors one per query");
+    require(starts.shape(0) > 0 && items.shape(0) == pinned.shape(0) &&
+                starts.data()[n_lists] == static_cast<std::int64_t>(items.shape(0)),
+            "starts must end with the number of items");
+    std::vector<std::int64_t> found, places;
+    std::vector<float> values;
+    std::size_t width = 0;
+    {
+        nb::gil_scoped_release release;
+        for (std::size_t i = 0; i < judged.size(); ++i)
+            require(judged.data()[i] < static_cast<std::int64_t>(n_lists), "judged must be rows of starts");
+        const auto lists = bitrank::named({judged.data(), similarities.data(), n, n_judged, floors.data(),
+                                           pinned_floors.data(), offset},
+                                          {starts.data(), n_lists, items.data(), pinned.data()}, threads);
+        for (const auto &list : lists) width = std::max(width, list.size());
+        found.assign(n * width, -1);
+        places.assign(n * width, -1);
+        values.assign(n * width, 0.0f);
+        for (std::size_t q = 0; q < n; ++q)
+            for (std::size_t i = 0; i < lists[q].size(); ++i) {
+                found[q * width + i] = lists[q][i].item;
+                values[q * width + i] = lists[q][i].similarity;
+                places[q * width + i] = lists[q][i].judged;
+            }
+    }
+    return std::make_tuple(matrix_of(std::move(found), n, width), matrix_of(std::move(values), n, width),
+                           matrix_of(std::move(places), n, width));
+}
+
+void lift(Matrix<std::int64_t> ids, Matrix<float> distances, Matrix<const std::int64_t> items,
+          Matrix<const float> similarities, Matrix<const float> item_distances, Vector<const double> totals,
+          Vector<const double> units, double tie, double pivot, std::size_t most, Matrix<std::int64_t> columns,
+          std::size_t threads) {
+    const std::size_t n = ids.shape(0), k = ids.shape(1), width = items.shape(1);
+    require(distances.shape(0) == n && distances.shape(1) == k && columns.shape(0) == n && columns.shape(1) == k,
+            "ids, distances and columns must be (n_queries, k)");
+    require(items.shape(0) == n && similarities.shape(0) == n && similarities.shape(1) == width &&
+                item_distances.shape(0) == n && item_distances.shape(1) == width,
+            "items, similarities and item_distances must be (n_queries, width)");
+    require(totals.shape(0) == n && units.shape(0) == n, "totals and units must have one value per query");
+    nb::gil_scoped_release release;
+    bitrank::lift({n, k, width, ids.data(), distances.data(), items.data(), similarities.data(), item_distances.data(),
+                   totals.data(), units.data(), tie, pivot, most, columns.data()},
+                  threads);
+}
+
 }  // namespace
 
 NB_MODULE(_kernel, module) {
@@ -406,4 +460,9 @@ NB_MODULE(_kernel, module) {
                "bounds"_a.noconvert(), "totals"_a.noconvert());
     module.def("tied_groups", &tied_groups<std::uint64_t>, "keys"_a.noconvert(), "groups"_a.noconvert(),
                "bounds"_a.noconvert(), "totals"_a.noconvert());
+    module.def("named", &named, "judged"_a, "similarities"_a, "floors"_a, "pinned_floors"_a, "offset"_a, "starts"_a,
+               "items"_a, "pinned"_a, "threads"_a);
+    module.def("lift", &lift, "ids"_a.noconvert(), "distances"_a.noconvert(), "items"_a, "similarities"_a,
+               "item_distances"_a, "totals"_a, "units"_a, "tie"_a, "pivot"_a, "most"_a, "columns"_a.noconvert(),
+               "threads"_a);
 }

@@ -131,6 +131,20 @@ MISTAKES = [
     ),
     (lambda: NAMED.learn(labels=Y, features=X[:5]), "the vectors of all items, of shape (60, 16), got (5, 16)"),
     (lambda: CODES.learn(labels=Y, features=X), "features must be None for a collection of codes, got some"),
+    (lambda: NAMED.remember(X[0], "i1"), "items must be a list per query, got 'i1'"),
+    (lambda: NAMED.remember(X[0], []), "items must name at least one item per query"),
+    (lambda: NAMED.remember(X[:2], ["i1"]), "items must be a list for each of the 2 queries, got 1 of other kinds"),
+    (lambda: NAMED.remember(X[0], ["zz"]), "items must be in the collection, got 'zz', which is not"),
+    (lambda: NAMED.remember(X[0, :3], ["i1"]), "queries must be vectors of 16 numbers, or packed codes of 2 bytes"),
+    (lambda: NAMED.remember(NANS[0], ["i1"]), "queries must be finite, got nan"),
+    (lambda: NAMED.remember(X[0], ["i1"], grades=[1, 2]), "and grades one grade per item, got others"),
+    (lambda: NAMED.remember(X[0], ["i1"], grades=[-1]), "grades must be whole numbers from 0 (not relevant) to 30"),
+    (lambda: NAMED.remember(X[0], ["i1"], grades=[0.5]), "grades must be whole numbers from 0 (not relevant) to 30"),
+    (lambda: NAMED.remember(X[0], ["i1"], query_ids="q"), "query_ids must be a list of ids, got 'q'"),
+    (lambda: NAMED.remember(X[0], ["i1"], query_ids=[None]), "query_ids must be a text or a whole number for each of"),
+    (lambda: NAMED.remember(X[0], ["i1"], pinned=1), "pinned must be True or False, got 1"),
+    (lambda: NAMED.forget(queries=["q"]), "queries must be ids of judged queries, got 'q', which is none"),
+    (lambda: NAMED.forget("q"), "queries must be a list of ids, got 'q'"),
     (lambda: NAMED.add(X[:, :3], ids=["a"]), "X must have 16 columns, got 3"),
     (lambda: NAMED.add(X[:2], ids=["new", "i1"]), "ids must be new, got 'i1', which is in the collection"),
     (lambda: NAMED.add(X[:2]), "ids must be given for a collection with ids that are not whole numbers, got none"),
@@ -166,6 +180,7 @@ def test_mistakes_are_value_errors_that_help_and_change_nothing(call, message):
     for collection in (NAMED, NUMBERED, CODES):
         assert len(collection) == 60
         assert [version.kind for version in collection.versions] == ["plain"]
+        assert collection.judgements() == []
 
 
 def test_an_empty_collection_answers_and_says_what_it_lacks():

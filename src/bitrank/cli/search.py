@@ -41,8 +41,9 @@ def _search(arguments: argparse.Namespace) -> int:
             n_found = np.isfinite(distances).sum()
             line = {"query": start + row, "ids": ids[:n_found].tolist(), "distances": distances[:n_found].tolist()}
             if results.explanation is not None:
-                trust, ranking = results.explanation
-                line |= {"ranking": ranking[row], "trust": float(trust[row])}
+                line |= {"ranking": results.explanation.ranking[row], "trust": float(results.explanation.trust[row])}
+                lifts = (results.explanation.lifted or {row: []})[row]
+                line |= {"lifted_by": [each and each.query for each in lifts[:n_found]]} if any(lifts) else {}
             print(json.dumps(line) if arguments.json else _text(line))
     return 0
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.collection import folder as files
+from bitrank.collection import remembering
 from bitrank.collection.engine import EngineIds, EngineItems
 from bitrank.collection.folder import Change, State, Stored
 from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, as_values, is_numbers
@@ -26,6 +27,7 @@ from bitrank.core.arrays import to_array
 from bitrank.core.checks import check_any_rows, check_codes, check_count, check_queries, n_threads
 from bitrank.core.types import Codes, Ids, Queries, n_bytes
 from bitrank.index import Index
+from bitrank.ranking.memory.entries import Memory
 
 if TYPE_CHECKING:
     from bitrank.engines.contract import Engine
@@ -353,7 +355,8 @@ class Collection:
         filter : bool array in the order of `ids`, or list of ids, optional
             Items to consider.
         explain : bool
-            Give the results an `explanation`: the trust in each query, and which ranking answered it.
+            Give the results an `explanation`: the trust in each query, which ranking answered it, and for each result
+            that a judged query lifted, which one, and its rank without.
         threads : int, optional
             All cores by default.
 
@@ -373,16 +376,26 @@ class Collection:
         k = check_count("k", k, 1)
         wanted = None if filter is None else self._filter(moment, filter)
         threads = n_threads(threads)
-        queries, trust = self._ask(moment, Q) if similarity is None else (self._codes_of(moment, Q), None)
+        asked, queries, trust = self._ask(moment, Q) if similarity is None else (None, self._codes_of(moment, Q), None)
         numbers, distances = moment.search(queries, k, wanted, threads, similarity)
+        lifted, scale = None, self._scale_of(queries)
+        if similarity is None and remembering.is_active(moment):
+            scales = scale if asked is queries else self._scale_of(asked), scale
+            lifted = remembering.lifted(moment, (asked, queries), (numbers, distances), wanted, threads, scales)
+            numbers, distances = lifted.ids, lifted.distances
         out = CollectionResults(moment.ids.of(numbers), distances)
-        out.scale = _scale(queries, moment.index.n_bits, self._sign_bits())
+        out.scale = scale
         if similarity is not None:
             out.scale = np.full(len(distances), 2.0), np.full(len(distances), 0.5)
         if explain:
             name = moment.version.ranker if similarity is None else None
             trust = np.full(len(numbers), 0 if name is None else 1, np.float32) if trust is None else trust
             out.explanation = Explanation(trust, [name if name and t > 0 else "plain" for t in trust.tolist()])
+            if lifted is not None:
+                lifts = remembering.explain(
+                    moment, lifted, asked, lambda n: moment.search(queries, n, wanted, threads)[0], scales[0]
+                )
+                out.explanation = out.explanation._replace(lifted=lifts)
         return out
 
     def queries_for(self, Q: Any) -> Queries:
@@ -394,7 +407,7 @@ class Collection:
         array([[1., 1., 1., 1., 1., 1., 1., 1.]], dtype=float32)
         """
         moment = self._moment
-        queries, trust = self._ask(moment, Q)
+        _, queries, trust = self._ask(moment, Q)
         if isinstance(queries, Queries):
             return queries
         codes, weights = check_queries(queries, None, moment.index.n_bits)
@@ -528,8 +541,76 @@ class Collection:
             self._use(version, new)
             return version
 
-    def forget(self) -> None:
-        """Return to the plain ranking, bit for bit; what was in use stays among `versions`.
+    def remember(
+        self,
+        queries: Any,
+        items: Any,
+        *,
+        grades: Any = None,
+        query_ids: Sequence[Any] | None = None,
+        pinned: bool = False,
+    ) -> list[Any]:
+        """Remember what was wanted by whoever asked these queries; a search of the next moment knows it.
+
+        Once `learn(pairs=...)` has found that remembering ranks held-out queries surely better, a query near a judged
+        one lifts up to five of the items that it names. Until then judgements are kept and lift nothing, except those
+        that are pinned: an operator's word, for queries of a similarity of at least .95.
+
+        Parameters
+        ----------
+        queries : as `search` takes them
+        items : list of ids per query, or one list for a single query
+        grades : list of whole numbers per query, optional
+            0 takes an item out of the query's list; 1 by default.
+        query_ids : texts or whole numbers, optional
+            What `forget`, `explain` and `judgements` call the queries. A known one joins its list. By default a query
+            with the code of a known one is the same, and others get new numbers.
+        pinned : bool
+
+        Returns
+        -------
+        list
+            The ids of the queries.
+
+        Examples
+        --------
+        >>> collection = Collection.from_codes([[3], [12], [255]], ids=["a", "b", "c"])
+        >>> collection.remember(np.uint8([3]), ["c"], query_ids=["three"], pinned=True)
+        ['three']
+        >>> results = collection.search(np.uint8([3]), k=2, explain=True)
+        >>> results.ids.tolist(), results.explanation.lifted[0][0].query
+        ([['c', 'a']], 'three')
+        """
+        with self._writing:
+            moment = self._moment
+            asked = self._ask(moment, queries)[0]
+            codes = np.packbits(asked > 0, axis=1) if getattr(asked, "dtype", np.uint8) != np.uint8 else asked
+            codes = codes.codes if isinstance(codes, Queries) else codes
+            memory = moment.memory or Memory.empty(self.n_bits)
+            judgements = remembering.check_judgements(
+                codes, items, grades, query_ids, pinned, memory, lambda ids: self._find(moment, ids, "items")
+            )
+            self._remember(judgements)
+            return judgements.names
+
+    def judgements(self) -> list[dict[str, Any]]:
+        """What is remembered: for each judged query its id, items, grades, and which of them are pinned.
+
+        Examples
+        --------
+        >>> collection = Collection.from_codes([[3], [12]], ids=["a", "b"])
+        >>> collection.remember(np.uint8([3]), ["b"], query_ids=["three"])
+        ['three']
+        >>> collection.judgements()
+        [{'query': 'three', 'items': ['b'], 'grades': [1], 'pinned': [False], 'judged': False}]
+        """
+        return remembering.judgements(self._moment)
+
+    def forget(self, queries: Sequence[Any] | None = None) -> None:
+        """Forget judged queries by id; without any, return to the plain ranking, bit for bit.
+
+        What was in use stays among `versions`. Judgements that `remember` keeps stay and lift nothing, except pinned
+        ones, which only their ids forget.
 
         Examples
         --------
@@ -539,7 +620,21 @@ class Collection:
         'plain'
         """
         with self._writing:
-            self._use(Version(self._versions[-1][0].number + 1, "plain"), None)
+            if queries is None:
+                self._use(Version(self._versions[-1][0].number + 1, "plain"), None)
+                return
+            moment, names = self._moment, list(dict.fromkeys(as_values(queries, "queries")))
+            memory = moment.memory or Memory.empty(self.n_bits)
+            unknown = [name for name in names if name not in memory.places]
+            if unknown:
+                raise ValueError(f"queries must be ids of judged queries, got {unknown[0]!r}, which is none")
+            self._note(Change(np.empty(0, np.int64), None, {"forgotten": names}))
+            self._moment = dataclasses.replace(moment, memory=memory.remove(names))
+
+    def _remember(self, judgements: remembering.Judgements, judged: bool = False) -> None:
+        memory = self._moment.memory or Memory.empty(self.n_bits)
+        self._note(remembering.change_of(judgements, judged))
+        self._moment = dataclasses.replace(self._moment, memory=memory.add(*judgements, judged))
 
     def roll_back(self, number: int | None = None) -> Version:
         """Use an earlier version again, by default the one before; it becomes the newest version.
@@ -585,6 +680,7 @@ class Collection:
             recall=self._recall,
             version=moment.version,
             learned=self._learned,
+            memory=remembering.summary(moment),
         )
 
     def add(self, X: Any, ids: Iterable[Any] | None = None, *, replace: bool = False) -> None:
@@ -610,7 +706,7 @@ class Collection:
         with self._writing:
             moment = self._moment
             index, known = moment.index.copy(), moment.ids
-            removed = np.empty(0, np.int64)
+            removed, memory = np.empty(0, np.int64), moment.memory
             if replace and ids is not None:
                 ids = as_values(ids)
                 removed = known.find(ids, index)
@@ -621,11 +717,12 @@ class Collection:
             known, numbers = known.add(ids, len(codes), index)
             index.add(codes, numbers)
             if len(removed):
-                self._note(Change(removed, None, None))
+                self._note(Change(removed, None, {"replaced": True}))
+                memory = memory and memory.renumbered(removed, known.find(moment.ids.of(removed), index))
             names = None if isinstance(known, Numbers) else known.of(numbers).tolist()
             self._note(Change(numbers, codes, names))
             self._vectors = self._vectors.remove(removed).add(numbers, vectors)
-            self._moment = dataclasses.replace(moment, index=index, ids=known)
+            self._moment = dataclasses.replace(moment, index=index, ids=known, memory=memory)
 
     def remove(self, ids: Iterable[Any]) -> None:
         """Remove items; an unknown id is a ValueError, and nothing is removed.
@@ -646,7 +743,8 @@ class Collection:
             index.remove(numbers)
             self._note(Change(numbers, None, None))
             self._vectors = self._vectors.remove(numbers)
-            self._moment = dataclasses.replace(moment, index=index, ids=moment.ids.remove(numbers))
+            memory = moment.memory and moment.memory.without_items(numbers)
+            self._moment = dataclasses.replace(moment, index=index, ids=moment.ids.remove(numbers), memory=memory)
 
     def codes(self, ids: Iterable[Any] | None = None) -> Codes:
         """Packed codes of some ids, or of all in the order of `ids`.
@@ -731,8 +829,11 @@ class Collection:
                 "the engine that holds the codes" if stored.index is None else "None, since the folder has the codes"
             )
             raise ValueError(f"engine must be {needs}, got {engine!r:.60}")
+        start = None if engine is None else (EngineItems(engine), EngineIds())
+        index, ids, memory = _replay(stored, start)
         collection = cls(
-            *(_replay(stored) if engine is None else (EngineItems(engine), EngineIds())),
+            index,
+            ids,
             n_dimensions=facts["n_dimensions"],
             metric=facts["metric"],
             random_state=facts["random_state"],
@@ -747,7 +848,7 @@ class Collection:
         versions = [Version(**value) for value in facts["versions"]]
         collection._versions = tuple((version, rankers.get(str(version.number))) for version in versions)
         version, ranker = collection._versions[-1]
-        collection._moment = dataclasses.replace(collection._moment, version=version, ranker=ranker)
+        collection._moment = dataclasses.replace(collection._moment, version=version, ranker=ranker, memory=memory)
         return collection
 
     def __copy__(self) -> Self:
@@ -773,17 +874,17 @@ class Collection:
 
     # How queries are asked -------------------------------------------------------------------------------------------
 
-    def _ask(self, moment: Moment, Q: Any) -> tuple[Any, npt.NDArray[np.float32] | None]:
-        """What the index is asked, and the trust in each query."""
+    def _ask(self, moment: Moment, Q: Any) -> tuple[Any, Any, npt.NDArray[np.float32] | None]:
+        """What the memory is asked, what the index is asked, and the trust in each query."""
         if isinstance(Q, Queries):
-            return Q, Q.trust
+            return Q, Q, Q.trust
         reals, vectors = self._read_queries(moment, Q)
         if moment.ranker is None:
-            return reals, None
+            return reals, reals, None
         ranker = moment.ranker.get()
         features = None if vectors is None else ranker.features_of(vectors)
         queries = ranker.queries_for(reals, features=features, collection=moment.index)
-        return queries, queries.trust
+        return reals, queries, queries.trust
 
     def _codes_of(self, moment: Moment, Q: Any) -> Codes:
         """Queries as codes."""
@@ -839,8 +940,8 @@ class Collection:
             raise ValueError(f"{name} must be in the collection, got {unknown!r}, which is not")
         return numbers
 
-    def _sign_bits(self) -> bool:
-        return self._hasher is not None and self._n_dimensions == self.n_bits
+    def _scale_of(self, queries: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        return _scale(queries, self.n_bits, self._hasher is not None and self._n_dimensions == self.n_bits)
 
     # What is held ----------------------------------------------------------------------------------------------------
 
@@ -894,7 +995,9 @@ class Collection:
 
     def _note(self, change: Change) -> None:
         """Remember a change for the journal, while the journal stays small beside what a full save writes."""
-        if self._state is not None and self._changes is not None and isinstance(self._moment.index, Index):
+        of_items = not isinstance(change.names, dict) or "replaced" in change.names
+        in_engine = of_items and not isinstance(self._moment.index, Index)
+        if self._state is not None and self._changes is not None and not in_engine:
             self._changes.append(change)
             if not files.fits_journal(self._state, self._changes, len(self), self.bytes_per_item):
                 self._changes = None
@@ -934,7 +1037,8 @@ class Collection:
         hasher = None if self._hasher is None else self._hasher.data()
         rankers = {number: ranker.data() for number, ranker in self._rankers().items()}
         index = moment.index if isinstance(moment.index, Index) else None
-        return Stored(index, self._facts(), ids, hasher, rankers)
+        memory = None if moment.memory is None else moment.memory.to_bytes()
+        return Stored(index, self._facts(), ids, hasher, rankers, memory=memory)
 
 
 _collections: weakref.WeakSet[Collection] = weakref.WeakSet()
@@ -978,26 +1082,41 @@ def _scale(queries: Any, n_bits: int, sign_bits: bool) -> tuple[npt.NDArray[Any]
         weights = np.abs(queries)
     total = weights.sum(axis=1, dtype=np.float64)
     if sign_bits:  # ⟨q, s⟩ / (|q|·√n) is √(2/π) of the cosine where the values of an item are normal
-        lengths = np.linalg.norm(weights, axis=1) * np.sqrt(2 * n_bits / np.pi)
+        lengths = np.sqrt(np.einsum("qb,qb->q", weights, weights, dtype=np.float64) * (2 * n_bits / np.pi))
         return total, 1 / np.where(lengths > 0, lengths, 1)
     return total, 1 / np.where(total > 0, total, 1)
 
 
-def _replay(stored: Stored) -> tuple[Any, ItemIds]:
-    """Items and ids of a folder, with the changes of its journal."""
+def _replay(stored: Stored, engine: tuple[Any, ItemIds] | None) -> tuple[Any, ItemIds, Memory | None]:
+    """Items, ids and memory of a folder, with the changes of its journal."""
     index: Any = stored.index
-    if isinstance(stored.ids, list):
+    ids: ItemIds
+    if engine is not None:
+        index, ids = engine
+    elif isinstance(stored.ids, list):
         table = np.empty(len(stored.ids), object)
         table[:] = stored.ids
-        ids: ItemIds = Names(table)
+        ids = Names(table)
     else:
         ids = Numbers(stored.ids)
+    memory = None if stored.memory is None else Memory.from_bytes(stored.memory, index.n_bits)
+    replaced, before = np.empty(0, np.int64), ids
     for change in stored.changes:
-        if change.codes is None:
+        names = change.names
+        if isinstance(names, dict) and "replaced" not in names:
+            memory = remembering.replay(change, memory, index.n_bits)
+        elif change.codes is None:
+            if names is not None:
+                replaced, before = change.numbers, ids
+            elif memory is not None:
+                memory = memory.without_items(change.numbers)
             index.remove(change.numbers)
             ids = ids.remove(change.numbers)
         else:
-            more = change.numbers if change.names is None else change.names
+            more = change.numbers if names is None else names
             ids, numbers = ids.add(more, len(change.numbers), index)
             index.add(change.codes, numbers)
-    return index, ids
+            if memory is not None and len(replaced):
+                memory = memory.renumbered(replaced, ids.find(before.of(replaced), index))
+            replaced = replaced[:0]
+    return index, ids, memory

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.collection.ids import ItemIds, Numbers
-from bitrank.core.types import Codes, Ids, Results
+from bitrank.core.checks import check_queries
+from bitrank.core.codes import distances_to_rows
+from bitrank.core.types import Codes, Ids, Results, n_bytes
 from bitrank.engines.contract import Engine, UnknownIdError
 
 
@@ -83,6 +85,18 @@ class EngineItems:
             raise ValueError("filter must be None for a collection in an engine, which searches all its codes, got one")
         exact = self._engine._no_exact is None
         return self._engine.search(queries, k, method="exact" if exact else "rerank")
+
+    def distances(self, queries: Any, ids: Ids, *, threads: int) -> npt.NDArray[np.float32]:
+        """Distances of each query to its own row of ids, infinite for -1 and ids that the engine does not hold."""
+        numbers, places = np.unique(ids, return_inverse=True)
+        held = self.holds(numbers) & (numbers >= 0)
+        codes = np.zeros((len(numbers), n_bytes(self.n_bits)), np.uint8)
+        codes[held] = self.codes(numbers[held])
+        asked, weights = check_queries(queries, None, self.n_bits)
+        places = places.reshape(ids.shape)
+        rows = np.ascontiguousarray(np.broadcast_to(weights, (len(asked), self.n_bits)))
+        out = distances_to_rows(asked, codes, places, rows, threads=threads)
+        return np.where(held[places], out, np.float32(np.inf))
 
     def copy(self) -> EngineItems:
         """Return the same: an engine has no moments."""

@@ -34,7 +34,7 @@ VERSION = 1
 META = "collection.json"
 # Names of the files of a collection, including those that a crash leaves behind.
 _FILES = re.compile(
-    r"\.?(index|hasher|ranker|ids|attachment|journal)-[0-9a-f]{16}[a-z0-9.]*|\.collection\.json\.[0-9a-f]{16}\.tmp"
+    r"\.?(index|hasher|ranker|memory|ids|attachment|journal)-[0-9a-f]{16}[a-z0-9.]*|\.collection\.json\.[0-9a-f]{16}\.tmp"
     r"|records-[0-9a-f]{16}\.jsonl|store\.json"  # of a store from before there was a `Collection`
 )
 _HEADER = struct.Struct("<4sQQ")  # magic, length and checksum of a record
@@ -68,11 +68,14 @@ class State(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Items that were added or removed since the last save: numbers in the index, codes of those added."""
+    """Items that were added or removed since the last save: numbers in the index, codes of those added.
+
+    Of the memory: pairs and codes of judged queries that were added, or none, with what `collection.remembering` says.
+    """
 
     numbers: npt.NDArray[np.int64]
     codes: npt.NDArray[np.uint8] | None  # None: removed
-    names: list[Any] | None  # of those added, where ids are no whole numbers
+    names: list[Any] | dict[str, Any] | None  # of items that were added, where ids are no whole numbers
 
 
 @dataclass
@@ -86,6 +89,7 @@ class Stored:
     rankers: dict[str, bytes] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     attachments: dict[str, bytes] = field(default_factory=dict)
+    memory: bytes | None = None
 
 
 def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool) -> State:
@@ -102,6 +106,8 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
             contents: dict[str, tuple[str, bytes]] = {}
             if stored.hasher is not None:
                 contents["hasher"] = f"hasher-{token}.npz", stored.hasher
+            if stored.memory is not None:
+                contents["memory"] = f"memory-{token}.npz", stored.memory
             contents |= {f"ranker {number}": (_new_file("ranker"), data) for number, data in stored.rankers.items()}
             contents |= {f"attachment {name}": (_new_file("attachment"), d) for name, d in stored.attachments.items()}
             if stored.ids is not None:
@@ -166,7 +172,7 @@ def append(
 
 def fits_journal(state: State, changes: list[Change], n_items: int, bytes_per_item: int) -> bool:
     """Return whether a journal with more changes stays small beside the codes."""
-    more = sum(len(change.numbers) * (8 + (0 if change.codes is None else bytes_per_item)) for change in changes)
+    more = sum(change.numbers.nbytes + (0 if change.codes is None else change.codes.nbytes) for change in changes)
     return state.journal + more < max(_LEAST_JOURNAL, n_items * bytes_per_item // 4)
 
 
@@ -209,8 +215,8 @@ def _read(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Stored, State
     for name, entry in files.items():
         if name == "ids":
             stored.ids = _read_ids(folder / entry["name"], _read_file(folder, entry))
-        elif name == "hasher":
-            stored.hasher = _read_file(folder, entry)
+        elif name in ("hasher", "memory"):
+            setattr(stored, name, _read_file(folder, entry))
         elif name in versions:
             stored.rankers[name.removeprefix("ranker ")] = _read_file(folder, entry)
         elif name.startswith("attachment "):

@@ -13,6 +13,7 @@ from bitrank.collection.ids import ItemIds
 from bitrank.collection.report import Version
 from bitrank.core.types import Ids, Queries, n_bytes
 from bitrank.index import Index
+from bitrank.ranking.memory.entries import Memory
 
 # A search is cut into calls of the kernel of about this many bytes of codes, so that Ctrl-C ends it.
 _BYTES_PER_CALL = 2 << 30
@@ -47,12 +48,13 @@ class Lazy:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Items, ids and ranking of one moment."""
+    """Items, ids, ranking and memory of one moment."""
 
     index: Any  # an Index, or EngineItems
     ids: ItemIds
     version: Version
     ranker: Lazy | None = None
+    memory: Memory | None = None
 
     def search(
         self, queries: Any, k: int, wanted: Ids | None, threads: int, similarity: Any = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,32 @@ class Learned:
         return cls(**{**value, "gate": Report.load(value["gate"], "guarded")})
 
 
+class MemoryReport(NamedTuple):
+    """What a collection remembers.
+
+    Examples
+    --------
+    >>> print(MemoryReport(2, 7, 1, 0, 200, 0.06))
+    remembers 2 judged queries with 7 items in 200 bytes, and lifts what they name; no gate has judged 1 of them
+    """
+
+    n_queries: int
+    n_items: int  # over all lists
+    n_unjudged: int  # queries that joined since the gate judged the others
+    n_pinned: int  # items
+    n_bytes: int
+    offset: float | None  # what a lift costs, by the verdict of the gate; None: only pinned items are lifted
+
+    def __str__(self) -> str:
+        lifts = "lifts nothing" if not self.n_pinned else f"lifts the {self.n_pinned} that are pinned"
+        lifts = lifts if self.offset is None else "lifts what they name"
+        out = (
+            f"remembers {self.n_queries} judged queries with {self.n_items} items in {self.n_bytes} bytes, and {lifts}"
+        )
+        pinned = f"; {self.n_pinned} items are pinned" if self.n_pinned and self.offset is not None else ""
+        return out + pinned + (f"; no gate has judged {self.n_unjudged} of them" if self.n_unjudged else "")
+
+
 @dataclass(frozen=True)
 class CollectionReport:
     """What a collection holds, how it is ranked, and what the last call of `learn` found. Print it.
@@ -93,6 +119,8 @@ class CollectionReport:
         What is in use.
     learned : Learned or None
         The last call of `learn`; `learned.gate` holds what it tried.
+    memory : MemoryReport or None
+        What is remembered.
 
     Examples
     --------
@@ -111,6 +139,7 @@ class CollectionReport:
     recall: float | None = None
     version: Version = PLAIN
     learned: Learned | None = None
+    memory: MemoryReport | None = None
 
     @property
     def winner(self) -> Line | None:
@@ -120,7 +149,9 @@ class CollectionReport:
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values."""
         learned = None if self.learned is None else self.learned.to_json()
-        return {**vars(self), "version": asdict(self.version), "learned": learned, "winner": self.winner}
+        memory = None if self.memory is None else self.memory._asdict()
+        facts = {"version": asdict(self.version), "learned": learned, "winner": self.winner, "memory": memory}
+        return {**vars(self), **facts}
 
     def frame(self) -> Any:
         """Every line that the last gate tried, as a pandas frame."""
@@ -165,6 +196,8 @@ class CollectionReport:
                 f"in use: version {self.version.number}, {self.version.ranker} learned from {self.version.kind}, "
                 f"share {self.version.blend:g}"
             )
+        if self.memory is not None:
+            lines.append(str(self.memory))
         if self.learned is not None:
             lines += self._learned_lines(self.learned)
         return "\n".join(lines)

@@ -12,8 +12,23 @@ from bitrank.core.types import Results, Weights
 Floats = npt.NDArray[np.float64]
 
 
+class Lift(NamedTuple):
+    """Why a result stands higher than its own distance puts it: somebody asked nearly the same and wanted it.
+
+    Examples
+    --------
+    >>> Lift("opening hours", 0.94, 12, False)
+    Lift(query='opening hours', similarity=0.94, plain_rank=12, pinned=False)
+    """
+
+    query: Any  # the judged query's id
+    similarity: float  # of the query to it
+    plain_rank: int | None  # from 1, without the memory; None beyond the first thousand
+    pinned: bool  # by an operator
+
+
 class Explanation(NamedTuple):
-    """How queries were answered: one value per query.
+    """How queries were answered: one value per query, and one per result for what was lifted.
 
     Examples
     --------
@@ -23,6 +38,7 @@ class Explanation(NamedTuple):
 
     trust: Weights  # 0 to 1: how far what was learned ranks for the query
     ranking: list[str]  # the ranker that answered, or "plain"
+    lifted: list[list[Lift | None]] | None = None  # per result, where the collection remembers judged queries
 
 
 class CollectionResults(Results):

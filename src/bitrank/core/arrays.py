@@ -31,6 +31,8 @@ def to_array(values: Any, name: str = "values") -> npt.NDArray[Any]:
     array([[ 97,  98],
            [ 99, 100]], dtype=uint8)
     """
+    if type(values) is np.ndarray and values.dtype.kind in "biuf":
+        return values
     if isinstance(values, str):
         raise ValueError(f"{name} must be an array, got the text {values!r:.60}: read a file first, as np.load does")
     if np.ma.is_masked(values):

@@ -469,6 +469,8 @@ class Index:
     ) -> npt.NDArray[np.float32]:
         """Compute the distance of every query to every row of the list `ids`, shape (n_queries, n_ids).
 
+        A matrix of ids has a list for each query; distances to an id of -1 are infinite.
+
         Examples
         --------
         >>> from bitrank.core.codes import pack
@@ -478,6 +480,9 @@ class Index:
         """
         snapshot = self._snapshot
         codes, rows = self._check_queries(queries, weights)
+        array = np.asarray(ids)
+        if array.ndim == 2 and len(array) == len(codes) and array.dtype.kind in "iu":
+            return snapshot.score(codes, rows, _numbers(snapshot, array.astype(np.int64)), threads)
         numbers = snapshot.numbers(check_ids(ids))
         return snapshot.score(codes, rows, np.tile(numbers, (len(codes), 1)), threads)
 

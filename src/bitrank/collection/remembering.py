@@ -1,0 +1,209 @@
+"""What a collection remembers: judgements that join and leave its memory, and searches that it lifts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.collection.folder import Change
+from bitrank.collection.ids import as_values
+from bitrank.collection.report import MemoryReport
+from bitrank.collection.results import Lift
+from bitrank.core.types import Codes, Ids, Queries, Rows
+from bitrank.ranking.memory.entries import GRADE, ITEM, PINNED, Memory
+from bitrank.ranking.memory.lifting import PINNED_FROM, Lifted, Scale, Search, lift
+
+if TYPE_CHECKING:
+    from bitrank.collection.moment import Moment
+
+_LEAST = 1e-5  # share of a distance that rounding may change
+_RANKED = 1000  # results among which `explain` looks for the plain rank of what was lifted
+
+
+class Judgements(NamedTuple):
+    """Judged queries, checked: codes, names and pairs as in `Memory`."""
+
+    codes: Codes
+    names: list[Any]
+    pairs: Rows
+
+
+def offset_of(moment: Moment) -> float | None:
+    """The verdict of the gate on the memory: the offset of a lift, or None where nothing is lifted."""
+    offset: float | None = moment.version.facts.get("memory")
+    return offset
+
+
+def is_active(moment: Moment) -> bool:
+    """Return whether the memory can lift anything."""
+    memory = moment.memory
+    return memory is not None and len(memory) > 0 and (offset_of(moment) is not None or memory.any_pinned)
+
+
+def lifted(
+    moment: Moment,
+    queries: tuple[Any, Any],
+    found: tuple[Ids, npt.NDArray[np.float32]],
+    wanted: Ids | None,
+    threads: int,
+    scales: tuple[Scale, Scale],
+) -> Lifted:
+    """Results of a search, lifted by the memory of its moment.
+
+    Parameters
+    ----------
+    queries : two of codes, reals or `Queries`
+        What judged queries are compared with, and what ranked the items.
+    found : ids and distances
+    wanted : ids, optional
+        Ascending: what a filter leaves.
+    scales : two, of the queries
+    """
+    memory: Memory = moment.memory  # type: ignore[assignment]
+    index, (totals, units) = moment.index, scales[0]
+    asked = _with_weights(queries[0], index.n_bits)
+    ranked = asked if queries[1] is queries[0] else _with_weights(queries[1], index.n_bits)
+
+    def judged_from(similarities: npt.NDArray[Any]) -> tuple[Ids, npt.NDArray[np.float32]]:
+        # Queries have one radius: divided by its own limit, the weights of each have the radius 1.
+        limits = np.where(totals > 0, np.clip((totals - similarities / units) / 2, _LEAST * totals, totals), 1.0)
+        divided = Queries(asked.codes, (asked.weights / limits[:, None]).astype(np.float32))
+        places, found = memory.index.search_radius(divided, 1 + _LEAST, threads=threads)
+        distances = np.where(places >= 0, found, 0) * limits[:, None]
+        return places, ((totals[:, None] - 2.0 * distances) * units[:, None]).astype(np.float32)
+
+    def distances_to(items: Ids) -> npt.NDArray[np.float32]:
+        if wanted is not None:
+            places = np.minimum(np.searchsorted(wanted, items), max(0, len(wanted) - 1))
+            items = np.where(wanted[places] == items, items, -1) if len(wanted) else np.full_like(items, -1)
+        distances: npt.NDArray[np.float32] = index.distances(ranked, items, threads=threads)
+        return distances
+
+    floors = PINNED_FROM * np.minimum(1.0, totals * units)
+    search = Search(*found, scales[1], judged_from, distances_to, floors)
+    return lift(memory, offset_of(moment), search, threads)
+
+
+def _with_weights(queries: Any, n_bits: int) -> Queries:
+    """Codes and weights, which several searches take."""
+    if isinstance(queries, Queries):
+        return queries
+    if queries.dtype == np.uint8:
+        return Queries(queries, np.ones((len(queries), n_bits), np.float32))
+    return Queries(np.packbits(queries > 0, axis=1), np.abs(queries).astype(np.float32, copy=False))
+
+
+def explain(
+    moment: Moment, results: Lifted, asked: Any, plain: Callable[[int], Ids], scale: Scale
+) -> list[list[Lift | None]]:
+    """Why results were lifted; `plain` finds that many ids of every query without the memory."""
+    memory: Memory = moment.memory  # type: ignore[assignment]
+    out: list[list[Lift | None]] = [[None] * results.ids.shape[1] for _ in results.ids]
+    if (results.judged < 0).all():
+        return out
+    ranked = plain(min(_RANKED, len(moment.index)))
+    similarities = (scale[0][:, None] - 2.0 * memory.index.distances(asked, results.judged)) * scale[1][:, None]
+    for row, place in np.argwhere(results.judged >= 0).tolist():
+        name, item = memory.names[results.judged[row, place]], results.ids[row, place]
+        rank, pairs = np.flatnonzero(ranked[row] == item), memory.items_of(name)
+        pinned = bool(pairs[pairs[:, ITEM] == item, PINNED].any())
+        plain_rank = int(rank[0]) + 1 if len(rank) else None
+        out[row][place] = Lift(name, float(similarities[row, place]), plain_rank, pinned)
+    return out
+
+
+def check_judgements(
+    codes: Codes,
+    items: Any,
+    grades: Any,
+    query_ids: Any,
+    pinned: bool,
+    memory: Memory,
+    find: Callable[[Any], Ids],
+) -> Judgements:
+    """Judgements as they join a memory: one list of items per query, each item with a grade from 0 to 30."""
+    if not isinstance(pinned, bool):
+        raise ValueError(f"pinned must be True or False, got {pinned!r:.60}")
+    lists = _lists(items, len(codes), "items")
+    lengths = [len(each) for each in lists]
+    graded = [[1] * length for length in lengths] if grades is None else _lists(grades, len(codes), "grades")
+    if [len(each) for each in graded] != lengths or not all(lengths):
+        raise ValueError("items must name at least one item per query, and grades one grade per item, got others")
+    values = [grade for each in graded for grade in each]
+    if not all(isinstance(v, int | np.integer) and not isinstance(v, bool) and 0 <= v <= 30 for v in values):
+        raise ValueError("grades must be whole numbers from 0 (not relevant) to 30, got others")
+    numbers = find([item for each in lists for item in each])
+    pairs = np.column_stack(
+        [np.repeat(np.arange(len(codes)), lengths), numbers, np.array(values, np.int64), np.full(len(values), pinned)]
+    ).astype(np.int64)
+    return Judgements(codes, _names(query_ids, codes, memory), pairs)
+
+
+def change_of(judgements: Judgements, judged: bool = False) -> Change:
+    """A change of the journal that adds judgements."""
+    return Change(judgements.pairs, judgements.codes, {"judged": judgements.names, "by_gate": judged})
+
+
+def replay(change: Change, memory: Memory | None, n_bits: int) -> Memory:
+    """The memory after a change that the journal holds."""
+    names: dict[str, Any] = change.names  # type: ignore[assignment]
+    memory = Memory.empty(n_bits) if memory is None else memory
+    if change.codes is None:
+        return memory.remove(names["forgotten"])
+    return memory.add(change.codes, names["judged"], change.numbers, names["by_gate"])
+
+
+def judgements(moment: Moment) -> list[dict[str, Any]]:
+    """What is remembered, by judged query."""
+    memory = moment.memory
+    if memory is None:
+        return []
+    items = moment.ids.of(memory.items).tolist()
+    grades, pinned = memory.pairs[:, GRADE].tolist(), memory.pinned.astype(bool).tolist()
+    lists = [slice(*bounds) for bounds in pairwise(memory.starts.tolist())]
+    return [
+        {"query": name, "items": items[part], "grades": grades[part], "pinned": pinned[part], "judged": judged}
+        for name, part, judged in zip(memory.names, lists, memory.judged.tolist(), strict=True)
+    ]
+
+
+def summary(moment: Moment) -> MemoryReport | None:
+    """What a report says of the memory, or None where nothing is remembered."""
+    memory = moment.memory
+    if memory is None or not len(memory):
+        return None
+    n_unjudged, n_pinned = int((~memory.judged).sum()), int(memory.pinned.sum())
+    return MemoryReport(len(memory), len(memory.items), n_unjudged, n_pinned, memory.n_bytes, offset_of(moment))
+
+
+def _names(query_ids: Any, codes: Codes, memory: Memory) -> list[Any]:
+    """Names of judged queries: as they are called, or those of the same codes, or new numbers."""
+    if query_ids is None:
+        known = {code.tobytes(): name for code, name in zip(memory.codes, memory.names, strict=True)}
+        number = max((name for name in memory.names if isinstance(name, int)), default=-1)
+        for code in codes:
+            if code.tobytes() not in known:
+                number += 1
+                known[code.tobytes()] = number
+        return [known[code.tobytes()] for code in codes]
+    names = [name.item() if isinstance(name, np.generic) else name for name in as_values(query_ids, "query_ids")]
+    if len(names) != len(codes) or not all(isinstance(n, str | int) and not isinstance(n, bool) for n in names):
+        raise ValueError(f"query_ids must be a text or a whole number for each of the {len(codes)} queries, got others")
+    return names
+
+
+def _lists(values: Any, n: int, name: str) -> list[list[Any]]:
+    """A list per query; a flat list for a single one."""
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if isinstance(values, str | bytes | dict) or not isinstance(values, Sequence):
+        raise ValueError(f"{name} must be a list per query, got {values!r:.60}")
+    if n == 1 and not any(isinstance(each, list | np.ndarray) for each in values):
+        values = [list(values)]
+    if len(values) != n or not all(isinstance(each, list | tuple | np.ndarray) for each in values):
+        raise ValueError(f"{name} must be a list for each of the {n} queries, got {len(values)} of other kinds")
+    return [each.tolist() if isinstance(each, np.ndarray) else list(each) for each in values]

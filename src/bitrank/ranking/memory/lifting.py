@@ -1,0 +1,66 @@
+"""How a search remembers: items that judged queries near the query name are lifted in its results, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank import _kernel
+from bitrank.core.types import Ids
+from bitrank.ranking.memory.entries import Memory
+
+Floats = npt.NDArray[np.floating[Any]]
+Scale = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]  # similarity = (first − 2·distance)·second, per query
+# The score of an item is max(P, M + TIE·(P − PIVOT) − offset): P its own similarity to the query, M that of the nearest
+# judged query that names it. The term in P orders items of one list; at most MOST items are lifted per query.
+TIE, PIVOT, MOST = 0.3, 0.63, 5
+# Share of a query's similarity to itself from which a judged query is the same one: what it pins is put first.
+PINNED_FROM = 0.95
+
+
+class Lifted(NamedTuple):
+    """Results after lifting; `judged` has the row of the judged query that lifted each result, or −1."""
+
+    ids: Ids
+    distances: npt.NDArray[np.float32]
+    judged: npt.NDArray[np.int64]
+
+
+class Search(NamedTuple):
+    """What was found, and how to ask for more."""
+
+    ids: Ids
+    distances: npt.NDArray[np.float32]
+    scale: Scale
+    judged_from: Callable[[Floats], tuple[Ids, npt.NDArray[np.float32]]]  # judged queries, −1 pads, of this similarity
+    distances_to: Callable[[Ids], npt.NDArray[np.float32]]  # to ids of each query; infinite for −1
+    pinned_floors: Floats  # similarity from which pinned items are lifted
+
+
+def lift(memory: Memory, offset: float | None, search: Search, threads: int) -> Lifted:
+    """Lift what judged queries name; without an offset what is pinned alone.
+
+    All judged queries are fetched that could lift anything into the results: a lift is at least as good as the last of
+    them, and no item's own similarity is above that of the first.
+    """
+    (total, unit), (ids, distances) = search.scale, (search.ids.copy(), search.distances.copy())
+    first, last = (total - 2.0 * distances[:, 0]) * unit, (total - 2.0 * distances[:, -1]) * unit
+    floors = np.where(ids[:, 0] >= 0, last, np.inf) - TIE * (np.where(ids[:, 0] >= 0, first, 0.0) - PIVOT)
+    less, least = (np.inf, search.pinned_floors) if offset is None else (offset, floors + offset)
+    least = np.minimum(least, search.pinned_floors) if memory.any_pinned else least
+    judged, similarities = search.judged_from(least)
+    pinned_floors = search.pinned_floors.astype(np.float32)
+    items, values, places = _kernel.named(
+        judged, similarities, floors.astype(np.float32), pinned_floors, less,
+        memory.starts, memory.items, memory.pinned, threads,
+    )  # fmt: skip
+    by = np.full(ids.shape, -1, np.int64)
+    if items.shape[1]:
+        columns, to_items = by.copy(), search.distances_to(items)
+        _kernel.lift(ids, distances, items, values, to_items, total, unit, TIE, PIVOT, MOST, columns, threads)
+        rows, ranks = np.nonzero(columns >= 0)
+        by[rows, ranks] = places[rows, columns[rows, ranks]]
+    return Lifted(ids, distances, by)
