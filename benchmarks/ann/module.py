@@ -1,4 +1,4 @@
-"""bitrank as an algorithm of ann-benchmarks, for its Hamming sets.
+"""bitrank as two algorithms of ann-benchmarks: for its Hamming sets, and for angular and Euclidean ones.
 
 Copy this folder's module.py, config.yml and Dockerfile to ann_benchmarks/algorithms/bitrank/ of
 https://github.com/erikbern/ann-benchmarks, and run `python run.py --algorithm bitrank --dataset random-s-128-hamming`.
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bitrank import Index
+from bitrank import Collection, Index
 
 try:
     from ..base.module import BaseANN
@@ -54,3 +54,28 @@ class Bitrank(BaseANN):
 
     def __str__(self) -> str:
         return self.name
+
+
+class BitrankVectors(Bitrank):
+    """Codes of vectors with some bits per dimension; the vectors are not kept."""
+
+    def __init__(self, metric: str, bits: float) -> None:
+        if metric not in _METRICS:
+            raise ValueError(f"metric must be one of {', '.join(_METRICS)}, got {metric!r}")
+        self._metric, self._bits = _METRICS[metric], bits
+        self.name = f"bitrank({bits} bits per dimension)"
+
+    def fit(self, X: np.ndarray) -> None:
+        """Make the codes."""
+        self._index = Collection.from_vectors(X, bits=self._bits, metric=self._metric, random_state=0)
+
+    def query(self, q: np.ndarray, n: int) -> np.ndarray:
+        """Find the n nearest rows of one query."""
+        return self._index.search(q[None], n, threads=1).ids[0]
+
+    def batch_query(self, X: np.ndarray, n: int) -> None:
+        """Find the n nearest rows of many queries on all cores."""
+        self._results = self._index.search(X, n).ids
+
+
+_METRICS = {"angular": "cosine", "euclidean": "l2"}
