@@ -9,11 +9,6 @@ namespace {
 // Tables of so many groups of steps, for four queries, stay in the first level of the cache while a few blocks are scanned.
 constexpr std::size_t groups_at_once = 6, blocks_at_once = 8;
 
-// For one query, a line is prefetched into the second level of the cache when so many bytes before it are scanned: many if
-// it comes from the third level, where a collection of up to `cached_bytes` may be; few if it comes from memory, where the
-// processor looks ahead by itself.
-constexpr std::size_t cached_bytes = std::size_t{3} << 23, cached_bytes_ahead = 16384, bytes_ahead = 512;
-
 // Where an index takes bits of three bytes, its line is computed once for all queries.
 template <typename Line>
 void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes, std::uint8_t *prepared) {
@@ -45,7 +40,7 @@ struct BlockScan {
     // What is prefetched: for four queries a line per step. For one query, every line so many bytes ahead of those of a
     // step: before the turn as seen from the block, then as seen from `ahead`.
     const std::uint8_t *ahead = nullptr;
-    std::size_t turn = 0, n_ahead = 0;
+    std::size_t turn = 0;
     const std::uint8_t *blocks[n_blocks] = {};
 
     explicit BlockScan(const Tables *all) : tables(all), n_bytes(all->n_bytes) {}
@@ -74,7 +69,7 @@ BITRANK_UNROLL(4)
         } else {
             for (std::size_t b = 0; b < n_blocks; ++b) {
                 const std::uint8_t *from = (n_blocks > 1 || s < turn ? blocks[b] : ahead) + s * step_bytes * lane_count;
-                for (std::size_t i = 0; i < step_bytes; ++i) __builtin_prefetch(from + n_ahead + i * lane_count, 0, 2);
+                for (std::size_t i = 0; i < step_bytes; ++i) __builtin_prefetch(from + bytes_ahead + i * lane_count);
             }
         }
 BITRANK_UNROLL(4)
@@ -183,8 +178,7 @@ BITRANK_INLINE void scan_blocks(const std::uint8_t *blocks, std::uint64_t &now, 
     BlockScan<Line, Sums, 1, n_blocks> scan(&tables);
     const std::size_t stride = scan.stride(), n_groups = scan.n_groups();
     const std::size_t n_first = may_stop ? groups_before_test(tables, n_groups) : n_groups;
-    scan.n_ahead = total_bytes <= cached_bytes ? cached_bytes_ahead : bytes_ahead;
-    scan.turn = stride > scan.n_ahead ? (stride - scan.n_ahead) / (scan.step_bytes * lane_count) : 0;
+    scan.turn = stride > bytes_ahead ? (stride - bytes_ahead) / (scan.step_bytes * lane_count) : 0;
     while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
         std::size_t numbers[n_blocks];
         Sums sums[n_blocks];

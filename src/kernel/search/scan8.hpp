@@ -6,9 +6,6 @@
 namespace bitrank {
 namespace {
 
-// What is prefetched is scanned after at least so many other bytes.
-constexpr std::size_t tile_bytes_ahead = 8192;
-
 // A few blocks scanned together for some queries: `n_blocks` and `n_queries` are constants, so that all sums stay in
 // registers and every table is loaded once.
 template <typename Line, std::size_t n_blocks, std::size_t n_queries, std::size_t fixed_bytes>
@@ -31,10 +28,9 @@ BITRANK_UNROLL(4)
         for (std::size_t b = 0; b < n_blocks; ++b) {
             Line lines[step_bytes];
             load_step<true>(blocks[b], s, n_bytes, lines);
-            // Into the second level: the first has few lines on their way at a time, and the scan needs them.
 BITRANK_UNROLL(3)
             for (std::size_t i = 0; i < step_bytes; ++i)
-                __builtin_prefetch(next[b] + (s * step_bytes + i) * lane_count, 0, 2);
+                __builtin_prefetch(next[b] + (s * step_bytes + i) * lane_count);
             Line::expand(lines, indices[b]);
         }
 BITRANK_UNROLL(4)
@@ -79,7 +75,7 @@ BITRANK_INLINE void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint6
         later &= later - 1;
         return number;
     };
-    for (std::size_t skipped = 0; skipped < tile_bytes_ahead || skipped < n_blocks * stride; skipped += stride) take_later();
+    for (std::size_t skipped = 0; skipped < bytes_ahead || skipped < n_blocks * stride; skipped += stride) take_later();
     while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
         std::size_t numbers[n_blocks];
         for (std::size_t &number : numbers) {
