@@ -173,8 +173,8 @@ inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups
 // Scan the blocks of `now`, `n_blocks` at a time; the last of `live` is followed by the next super-block. Calls
 // out(block, sums), unless all rows are found to be beyond the limit by then.
 template <typename Line, typename Sums, std::size_t n_blocks, typename Out>
-BITRANK_INLINE void scan_blocks(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live,
-                                std::size_t total_bytes, const Tables &tables, bool may_stop, Out out) {
+BITRANK_INLINE void scan_blocks(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, const Tables &tables,
+                                bool may_stop, Out out) {
     BlockScan<Line, Sums, 1, n_blocks> scan(&tables);
     const std::size_t stride = scan.stride(), n_groups = scan.n_groups();
     const std::size_t n_first = may_stop ? groups_before_test(tables, n_groups) : n_groups;
@@ -206,8 +206,8 @@ BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now
                                    std::size_t total_bytes, const Tables &tables, bool may_stop, Out out) {
     constexpr std::size_t n_blocks = Line::blocks_of_one > 1 ? 2 : 1;
     if (n_blocks > 1 && total_bytes <= bytes_by_tiles)
-        scan_blocks<Line, Sums, n_blocks>(blocks, now, live, total_bytes, tables, may_stop, out);
-    scan_blocks<Line, Sums, 1>(blocks, now, live, total_bytes, tables, may_stop, out);
+        scan_blocks<Line, Sums, n_blocks>(blocks, now, live, tables, may_stop, out);
+    scan_blocks<Line, Sums, 1>(blocks, now, live, tables, may_stop, out);
 }
 
 template <typename Line, typename Sums>
