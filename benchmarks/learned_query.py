@@ -7,6 +7,7 @@ million codes, and writes benchmarks/results/learned_query.json.
 """
 
 import argparse
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -52,7 +53,8 @@ def learn(n_bits: int) -> tuple[SignBits, Codes, QueryVectorRanker, np.ndarray]:
     codes = hasher.transform(vectors)
     rows = np.flatnonzero(kinds[:N_LEARNED] < 2 * N_KINDS // 3)
     ranker = QueryVectorRanker(n_steps=100, random_state=0)
-    ranker.fit(codes[rows], kinds[rows], queries=hasher.project(vectors[rows]), features=vectors[rows], collection=codes)
+    queries = hasher.project(vectors[rows])
+    ranker.fit(codes[rows], kinds[rows], queries=queries, features=vectors[rows], collection=codes)
     if ranker.blend_ == 0:
         raise RuntimeError("the gate refused what was learned: trust would not be asked for")
     return hasher, codes, ranker, vectors[-64:].copy()
@@ -90,9 +92,9 @@ def measure(n_bits: int, rounds: int, report: Report, sizes: tuple[int, ...]) ->
             plain.add(draw(min(block, n_items - first), n_bits, 2 + number)[0])
         learned_one = Collection.from_codes(plain.index.export()[0], hasher=hasher, n_bits=n_bits)
         learned_one.use(ranker)
-        turn = iter(range(1 << 30))
+        turn = itertools.count()
         parts = {
-            name: lambda one=one: one.search(vectors[next(turn) // 2 % 64], k=10, threads=1)
+            name: lambda one=one, turn=turn: one.search(vectors[next(turn) // 2 % 64], k=10, threads=1)
             for name, one in (("plain_us", plain), ("learned_us", learned_one))
         }
         took = medians(parts, rounds if n_items < 100_000 else max(3, rounds // 5), 1)

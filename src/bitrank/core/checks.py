@@ -166,6 +166,8 @@ def check_weights(
         )
     if array.ndim == 2 and n_queries is not None and len(array) != n_queries:
         raise ValueError(f"weights must have one row for each of the {n_queries} queries, got {len(array)}")
+    if array.size and array.min() >= 0 and array.max() < np.inf:  # neither with a value that is not a number
+        return array
     wrong = ~np.isfinite(array) | (array < 0)
     if wrong.any():
         at = np.unravel_index(int(wrong.argmax()), array.shape)
@@ -202,6 +204,8 @@ def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> t
         magnitudes = check_reals(array, n_bits)
         array = np.packbits(array > 0, axis=1)
     codes = check_codes(array, n_bits, name="queries")
+    if magnitudes is not None and weights is None:
+        return codes, magnitudes
     weights = np.ones(n_bits, np.float32) if weights is None else weights
     rows = np.atleast_2d(check_weights(weights, n_bits, n_queries=len(codes)))
     if magnitudes is not None:
@@ -244,7 +248,9 @@ def check_reals(array: npt.NDArray[Any], n_bits: int, name: str = "queries") -> 
     if array.ndim != 2 or array.shape[1] != n_bits:
         one = ": for one query, give a matrix of one row" if array.shape == (n_bits,) else ""
         raise ValueError(f"{name} of reals must have shape (n_queries, {n_bits}), got {array.shape}{one}")
-    magnitudes = np.abs(as_float32(array, name))
+    magnitudes: Weights = np.abs(array if array.dtype == np.float32 else as_float32(array, name))
+    if array.size and array.min() < 0 and magnitudes.max() < np.inf:  # neither with a value that is not a number
+        return magnitudes
     wrong = ~np.isfinite(magnitudes)
     if wrong.any():
         row, bit = np.unravel_index(int(wrong.argmax()), array.shape)
