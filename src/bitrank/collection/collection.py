@@ -398,6 +398,61 @@ class Collection:
                 out.explanation = out.explanation._replace(lifted=lifts)
         return out
 
+    def search_examples(
+        self,
+        positives: Any,
+        negatives: Any = None,
+        k: int = 10,
+        *,
+        filter: Any = None,  # noqa: A002
+        threads: int | None = None,
+    ) -> CollectionResults:
+        """Find what is like some examples, and unlike others.
+
+        One vector over the bits separates the examples from a sample of the collection, and is searched exactly. Where
+        leaving each example out shows that the nearest example finds the others better, that ranks instead.
+
+        Parameters
+        ----------
+        positives : list of ids, or matrix of codes or vectors
+            What is right. Items named by their ids are not among the results.
+        negatives : the same, optional
+            What is wrong.
+        k : int
+        filter : list of ids, or mask, optional
+            Items to search.
+        threads : int, optional
+
+        Returns
+        -------
+        CollectionResults
+            One row; its `examples` is the `ExampleQuery` that was asked.
+
+        Examples
+        --------
+        >>> from bitrank.datasets import digits
+        >>> images, y = digits()
+        >>> collection = Collection.from_vectors(images.reshape(len(images), -1))
+        >>> sevens = np.flatnonzero(y == 7)
+        >>> y[collection.search_examples(sevens[:5], k=6).ids[0]].tolist()
+        [7, 7, 7, 7, 7, 7]
+        """
+        from bitrank.collection.examples import read_examples, search_like
+
+        moment = self._moment
+        k, threads = check_count("k", k, 1), n_threads(threads)
+        wanted = None if filter is None else self._filter(moment, filter)
+        reads = (lambda ids, name: self._find(moment, ids, name)), (lambda Q: self._codes_of(moment, Q))
+        right, wrong = (
+            read_examples(moment, *each, *reads) for each in ((positives, "positives"), (negatives, "negatives"))
+        )
+        numbers, distances, query = search_like(moment, right, wrong, k, wanted, threads)
+        out = CollectionResults(moment.ids.of(numbers), distances)
+        out.examples, out.scale = query, _scale(query.queries, moment.index.n_bits, False)
+        if query.kind == "tanimoto":
+            out.scale = np.full(1, 2.0), np.full(1, 0.5)
+        return out
+
     def queries_for(self, Q: Any) -> Queries:
         """What `search` asks the codes: a code, weights and trust per query, for an engine or for `bitrank.evaluation`.
 

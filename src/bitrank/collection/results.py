@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.types import Results, Weights
+
+if TYPE_CHECKING:
+    from bitrank.ranking.examples import ExampleQuery
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,6 +51,8 @@ class CollectionResults(Results):
     ----------
     explanation : Explanation or None
         With ``explain=True``.
+    examples : ExampleQuery or None
+        What `search_examples` asked.
 
     Examples
     --------
@@ -58,4 +63,5 @@ class CollectionResults(Results):
 
     ids: Any
     explanation: Explanation | None = None
+    examples: ExampleQuery | None = None
     scale: tuple[Floats, Floats] | None = None  # similarity = (first − 2·distance)·second, per query

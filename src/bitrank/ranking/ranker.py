@@ -32,6 +32,7 @@ from bitrank.ranking.evidence.kinds import (
     check_query_rows,
     check_vector_evidence,
 )
+from bitrank.ranking.examples import ExampleQuery, query_from
 from bitrank.ranking.gate.report import Report
 from bitrank.ranking.networks.threads import one_blas_thread
 from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, check_archive, ranker_class
@@ -193,6 +194,18 @@ class Ranker(BaseEstimator):
                 raise ValueError(f"features must be None for a {name} that learned without them, got some")
             matrix = check_features(features, len(rows.codes), n_features)
         return self._queries_for(rows, matrix, collection)
+
+    def query_from(self, positives: Codes, negatives: Codes | None, background: Codes) -> ExampleQuery:
+        """One query for what is like some codes and unlike others; `bitrank.ranking.examples` says how.
+
+        Parameters
+        ----------
+        positives, negatives : packed codes
+        background : packed codes
+            A sample of what will be searched.
+        """
+        check_is_fitted(self, "n_bits_")
+        return query_from(positives, negatives, background, self.n_bits_)
 
     def one_weight_per_bit(self) -> Weights | None:
         """The weights of a ranker that has the same for all queries, times their magnitudes; None for others."""
