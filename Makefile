@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*.?pp src/kernel/*/*.?pp)
 
 .PHONY: demo test test-all test-processors test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs wheel cross coverage sanitize bench \
-  bench-learning bench-evidence bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
+  bench-learning bench-evidence bench-noise bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -171,6 +171,10 @@ bench-learning: $(VENV)/test.installed
 # Judged pairs and constraints on NFCorpus; BITRANK_DATA names the folder that holds it.
 bench-evidence: $(VENV)/test.installed
 	$(BIN)/python benchmarks/evidence.py
+
+# Can noise open a gate? 600 fits of random evidence and as many of shuffled evidence; an hour, and it continues where it stopped.
+bench-noise: $(VENV)/test.installed
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/noise.py
 
 # Time and memory of learning; run it on an idle machine.
 bench-times: $(VENV)/test.installed

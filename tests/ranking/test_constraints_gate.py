@@ -7,6 +7,7 @@ from bitrank import OnlineRankingSVM, RankingSVM
 from bitrank.core.codes import pack
 from bitrank.ranking.evidence.kinds import check_constraint_evidence, pairs_of_constraints
 from bitrank.ranking.gate import choose as gate
+from bitrank.ranking.gate import placebo
 from bitrank.ranking.gate.folds import split_pairs
 
 N_BITS = 64
@@ -71,9 +72,10 @@ def test_what_is_true_of_all_queries_alike_is_left_to_the_placebo(monkeypatch):
     one = one[one[:, 0] != one[:, 2]]
     refused = RankingSVM(N_BITS, random_state=0).fit_constraints(codes, one)
     assert refused.blend_ == 0
-    assert refused.report_.refusal == "constraints exchanged among the queries teach as much"
+    assert refused.report_.refusal == placebo.REFUSAL
     assert refused.report_.pick("guarded") is not None
-    monkeypatch.setattr(gate, "_PLACEBO_Z", -np.inf)
+    monkeypatch.setattr(placebo, "_Z", -np.inf)
+    monkeypatch.setattr(placebo, "_LEAST_SHARE", -np.inf)
     assert RankingSVM(N_BITS, random_state=0).fit_constraints(codes, one).blend_ > 0
 
 
@@ -93,8 +95,8 @@ def test_rows_to_learn_from_name_nothing_that_is_held_out(itself):
     evidence = check_constraint_evidence(codes, rows, None if itself else codes.copy(), N_BITS)
     asked = []
 
-    def make(some):
-        def challengers(numbers):
+    def make(some, _):
+        def challengers(numbers, wanted):
             asked.append(some.rows[numbers])
             yield {}, np.ones(N_BITS, np.float32)
 

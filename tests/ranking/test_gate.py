@@ -32,11 +32,12 @@ BAD = np.where(np.arange(N_BITS) < 4, 0.0, 1.0).astype(np.float32)
 
 
 def candidates(**factors):
-    def learn(rows):
+    def challengers(rows, wanted=None):
         for name, factor in factors.items():
-            yield {"name": name}, factor
+            if wanted is None or {"name": name} in wanted:
+                yield {"name": name}, factor
 
-    return learn
+    return challengers
 
 
 def labelled(codes, y, magnitudes=None):
@@ -44,7 +45,10 @@ def labelled(codes, y, magnitudes=None):
 
 
 def choose(codes, y, learn, seed=0, magnitudes=None, **options):
-    return gate.choose_by_labels(labelled(codes, y, magnitudes), learn, random=np.random.default_rng(seed), **options)
+    evidence, random = labelled(codes, y, magnitudes), np.random.default_rng(seed)
+    return gate.choose_by_labels(
+        evidence, lambda some, _: learn if some is evidence else candidates(), random=random, **options
+    )
 
 
 def test_a_race_judges_the_best_few_of_the_first_fold_in_the_others():
@@ -177,7 +181,7 @@ def test_a_candidate_that_one_fold_lacks_is_not_compared():
     codes, y = data()
     asked = []
 
-    def learn(rows):
+    def learn(rows, wanted=None):
         asked.append(rows)
         yield {"name": "always"}, BAD
         if len(asked) == 1:
@@ -214,7 +218,7 @@ def test_too_little_evidence_is_refused():
 def test_rows_are_held_out_once():
     codes, y = data()
     seen = []
-    choose(codes, y, lambda rows: seen.append(rows) or iter(()))
+    choose(codes, y, lambda rows, wanted: seen.append(rows) or iter(()))
     (rows,) = seen
     assert len(rows) == 266
     assert (np.diff(rows) > 0).all()
@@ -229,7 +233,7 @@ def test_rows_are_held_out_once():
 def test_few_rows_are_held_out_in_turn(monkeypatch):
     codes, y = data()
     seen = []
-    choose(codes, y, lambda rows: seen.append(rows) or iter(()), cross_validate=True)
+    choose(codes, y, lambda rows, wanted: seen.append(rows) or iter(()), cross_validate=True)
     left_out = [set(range(400)) - set(rows) for rows in seen]
     assert sorted(len(part) for part in left_out) == [133, 133, 134]
     assert set.union(*left_out) == set(range(400))
@@ -242,7 +246,7 @@ def test_whole_classes_are_held_out_each_in_turn(n_classes):
     y = np.random.default_rng(0).integers(n_classes, size=300)
     codes = pack(np.random.default_rng(1).integers(2, size=(300, N_BITS)))
     seen = []
-    choose(codes, y, lambda rows: seen.append(rows) or iter(()), validation="classes")
+    choose(codes, y, lambda rows, wanted: seen.append(rows) or iter(()), validation="classes")
     first, second = (set(y[rows]) for rows in seen)
     assert first | second == set(range(n_classes))
     assert not first & second

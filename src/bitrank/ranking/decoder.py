@@ -8,6 +8,7 @@ gives it from the query as it comes. The gate judges by the nearest vectors of h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from bitrank.core.codes import signs
 from bitrank.core.ties import smallest_columns
 from bitrank.core.types import Rows, Weights
 from bitrank.ranking.evidence.kinds import Matrix, PairEvidence, QueryRows, VectorEvidence, blocks
-from bitrank.ranking.gate.choose import COARSE_BLENDS, choose_by_pairs
+from bitrank.ranking.gate.choose import COARSE_BLENDS, Challengers, choose_by_pairs
 from bitrank.ranking.gate.judge import Factor, Floats
 from bitrank.ranking.gate.report import Report
 from bitrank.ranking.networks.network import Inputs, Network
@@ -69,14 +70,20 @@ class _Decoder:
         queries = evidence.queries if kind == "reals" else QueryRows(evidence.queries.codes, None)
         judged = PairEvidence(evidence.codes, self.pairs, queries, None, evidence.n_bits)
 
-        def challengers(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-            items, numbers = self._without_hidden(rows)
-            for form in _FORMS:
-                yield {"inputs": kind, "ridge": form}, self._factor(kind, self._learn(kind, form, items, numbers))
+        def learn(some: PairEvidence, random: np.random.Generator) -> Challengers:
+            learner = self if some is judged else self._exchanged(random)
+
+            def challengers(rows: Rows, wanted: Any) -> Iterator[tuple[dict[str, Any], Factor]]:
+                items, numbers = self._without_hidden(some.pairs[rows])
+                for form in _FORMS if wanted is None else [params["ridge"] for params in wanted]:
+                    network = learner._learn(kind, form, items, numbers)
+                    yield {"inputs": kind, "ridge": form}, self._factor(kind, network)
+
+            return challengers
 
         report = choose_by_pairs(
             judged,
-            challengers,
+            learn,
             scale_magnitudes=False,
             itself=evidence.itself,
             blends=COARSE_BLENDS,
@@ -86,9 +93,15 @@ class _Decoder:
         everything = np.arange(len(evidence.codes)), np.arange(len(evidence.query_vectors))
         return self._learn(kind, form, *everything)._replace(inputs=self.inputs[kind], blend=report.blend), report
 
-    def _without_hidden(self, rows: Rows) -> tuple[Rows, Rows]:
+    def _exchanged(self, random: np.random.Generator) -> _Decoder:
+        """The same with the vectors of other queries: a placebo, which knows what is true of any query."""
+        learner, vectors = copy(self), self.evidence.query_vectors
+        learner.evidence = self.evidence._replace(query_vectors=vectors[random.permutation(len(vectors))])
+        return learner
+
+    def _without_hidden(self, known: Rows) -> tuple[Rows, Rows]:
         """Items and queries to learn from: all but those that the gate hides or holds out."""
-        evidence, known = self.evidence, self.pairs[rows]
+        evidence = self.evidence
         hidden = [np.setdiff1d(self.pairs[:, side], known[:, side]) for side in (1, 0)]
         if evidence.itself:
             hidden = [np.union1d(*hidden)] * 2

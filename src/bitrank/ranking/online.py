@@ -193,31 +193,33 @@ class OnlineRankingSVM(Ranker):
 
     def _fit_labels(self, evidence: LabelEvidence) -> Report:
         random = self._random()
-        samples = label_samples(
-            evidence, self.n_quadruplets, SAMPLINGS, random, lambda: np.sort(some_rows(len(evidence.codes), random))
-        )
+
+        def samples(some: LabelEvidence, random: np.random.Generator) -> Samples:
+            return label_samples(
+                some, self.n_quadruplets, SAMPLINGS, random, lambda: np.sort(some_rows(len(some.codes), random))
+            )
+
         choose = partial(
             gate.choose_by_labels,
             evidence,
+            lambda some, random: partial(samples(some, random).challengers, self._try),
             random=random,
             scoring=self.scoring,
             validation=self.validation,
             cross_validate=True,
         )
-        return self._fit_samples(samples, choose)
+        return self._fit_samples(samples(evidence, random), choose)
 
     def _fit_constraints(self, evidence: ConstraintEvidence) -> Report:
-        def make(some: ConstraintEvidence) -> gate.Challengers:
+        def learn(some: ConstraintEvidence, _: np.random.Generator) -> gate.Challengers:
             return partial(constraint_samples(some).challengers, self._try)
 
-        def choose(_: gate.Challengers) -> Report:
-            return gate.choose_by_constraints(evidence, make, random=self._random())
-
+        choose = partial(gate.choose_by_constraints, evidence, learn, random=self._random())
         return self._fit_samples(constraint_samples(evidence), choose)
 
-    def _fit_samples(self, samples: Samples, choose: Callable[[gate.Challengers], Report]) -> Report:
+    def _fit_samples(self, samples: Samples, choose: Callable[[], Report]) -> Report:
         """Choose on held-out data, then continue from all constraints, blended with uniform weights."""
-        report = choose(partial(samples.challengers, self._try))
+        report = choose()
         try:
             state = self._stream(samples.chosen(report.params)[1])
         except TooLittleEvidenceError:

@@ -85,30 +85,17 @@ class QueryAdaptiveRanker(PerQueryRanker):
     n_steps: int = 1000
 
     def _fit_labels(self, evidence: LabelEvidence) -> Report:
-        classes = class_numbers(evidence.y, len(evidence.codes), fewest=2)
-
-        def batches(rows: Rows | None) -> Batches:
-            rows = np.arange(len(classes)) if rows is None else rows
-            return LabelBatches(evidence.codes, evidence.n_bits, classes, rows)
-
-        random = self._random()
-        choose = partial(
-            gate.choose_by_labels, evidence, random=random, scoring=self.scoring, validation=self.validation
-        )
-        return self._fit_batches(_Learner(evidence, batches, self.n_steps, random), choose)
+        class_numbers(evidence.y, len(evidence.codes), fewest=2)
+        options: Any = {"scoring": self.scoring, "validation": self.validation}
+        return self._fit_batches(evidence, partial(gate.choose_by_labels, **options))
 
     def _fit_pairs(self, evidence: PairEvidence) -> Report:
-        def batches(rows: Rows | None) -> Batches:
-            pairs = evidence.pairs if rows is None else evidence.pairs[rows]
-            scale = np.float32(_SHARPNESS / np.sqrt(evidence.n_bits))
-            return PairBatches(evidence.codes, evidence.n_bits, pairs, lambda queries: scale * learner.signed(queries))
+        return self._fit_batches(evidence, gate.choose_by_pairs)
 
-        random = self._random()
-        learner = _Learner(evidence, batches, self.n_steps, random)
-        return self._fit_batches(learner, partial(gate.choose_by_pairs, evidence, random=random))
-
-    def _fit_batches(self, learner: _Learner, choose: Callable[[gate.Challengers], Report]) -> Report:
-        report, n_bits = choose(learner.challengers), learner.evidence.n_bits
+    def _fit_batches(self, evidence: LabelEvidence | PairEvidence, choose: Callable[..., Report]) -> Report:
+        random, n_bits = self._random(), evidence.n_bits
+        learner = _Learner(evidence, self.n_steps, random)
+        report = choose(evidence, lambda some, random: _Learner(some, self.n_steps, random).challengers, random=random)
         coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
         if report.accepted:
             coef, intercept = learner.train(None, "query-adaptive weights")
@@ -129,13 +116,23 @@ class QueryAdaptiveRanker(PerQueryRanker):
 class _Learner:
     """M and b, learned from batches of one body of evidence."""
 
-    def __init__(
-        self, evidence: Any, batches: Callable[[Rows | None], Batches], n_steps: int, random: np.random.Generator
-    ) -> None:
+    def __init__(self, evidence: Any, n_steps: int, random: np.random.Generator) -> None:
         check_count("n_steps", n_steps, 1)
-        self.evidence, self.batches, self.n_steps, self.random = evidence, batches, n_steps, random
+        self.evidence, self.n_steps, self.random = evidence, n_steps, random
 
-    def challengers(self, rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
+    def batches(self, rows: Rows | None) -> Batches:
+        """Batches of some rows of the evidence, or of all."""
+        evidence, n_bits = self.evidence, self.evidence.n_bits
+        if isinstance(evidence, LabelEvidence):
+            classes = class_numbers(evidence.y, len(evidence.codes), fewest=2)
+            return LabelBatches(evidence.codes, n_bits, classes, np.arange(len(classes)) if rows is None else rows)
+        pairs, scale = (
+            evidence.pairs if rows is None else evidence.pairs[rows],
+            np.float32(_SHARPNESS / np.sqrt(n_bits)),
+        )
+        return PairBatches(evidence.codes, n_bits, pairs, lambda queries: scale * self.signed(queries))
+
+    def challengers(self, rows: Rows, _: Any = None) -> Iterator[tuple[dict[str, Any], Factor]]:
         coef, intercept = self.train(rows, "query-adaptive weights, to choose the blend")
         yield {}, lambda queries: _softplus(self._bits(queries) @ coef.T + intercept)
 

@@ -7,7 +7,9 @@ are weights, so the same search answers it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -235,17 +237,25 @@ class _Learner:
         """Learn a network from some rows of the evidence, or from all."""
         raise NotImplementedError
 
-    def challengers(self, kinds: list[str]) -> gate.Challengers:
-        """Challengers for some kinds of inputs."""
+    def learn(self, judged: Any, kinds: list[str], some: Any, random: np.random.Generator) -> gate.Challengers:
+        """Challengers for some kinds of inputs, learned from what is judged or from a placebo."""
+        learner = self if some is judged else self._beside(some, random)
 
-        def challengers(rows: Rows) -> Iterator[tuple[dict[str, Any], Factor]]:
-            for kind in kinds:
+        def challengers(rows: Rows, wanted: Any) -> Iterator[tuple[dict[str, Any], Factor]]:
+            for kind in kinds if wanted is None else [params["inputs"] for params in wanted]:
                 key = kind, rows.tobytes()
-                if key not in self._learned:
-                    self._learned[key] = self.train(kind, rows, "query vectors, to choose the blend")
-                yield {"inputs": kind}, self._factor(self._learned[key])
+                if key not in learner._learned:
+                    learner._learned[key] = learner.train(kind, rows, "query vectors, to choose the blend")
+                yield {"inputs": kind}, self._factor(learner._learned[key])
 
         return challengers
+
+    def _beside(self, evidence: Any, random: np.random.Generator) -> Self:
+        """The same for other evidence about the same queries, apart from how these are given."""
+        learner = copy(self)
+        queries = {"queries": self.evidence.queries, "features": self.evidence.features}
+        learner.evidence, learner.random, learner._learned = evidence._replace(**queries), random, {}
+        return learner
 
     def network(self, kind: str, blend: float) -> Network:
         """The network for a kind of inputs, learned from all rows where it has a share."""
@@ -294,7 +304,7 @@ class _LabelLearner(_Learner):
     def choose(self, evidence: LabelEvidence, kinds: list[str]) -> Report:
         return gate.choose_by_labels(
             evidence,
-            self.challengers(kinds),
+            partial(self.learn, evidence, kinds),
             random=np.random.default_rng(self.seed),
             scoring=self.ranker.scoring,
             validation=self.ranker.validation,
@@ -322,7 +332,8 @@ class _PairLearner(_Learner):
 
     def choose(self, evidence: PairEvidence, kinds: list[str]) -> Report:
         random = np.random.default_rng(self.seed)
-        return gate.choose_by_pairs(evidence, self.challengers(kinds), random=random, scale_magnitudes=False)
+        learn = partial(self.learn, evidence, kinds)
+        return gate.choose_by_pairs(evidence, learn, random=random, scale_magnitudes=False)
 
     def train(self, kind: str, rows: Rows | None, label: str) -> Network:
         evidence, n_bits, inputs = self.evidence, self.evidence.n_bits, self.inputs[kind]

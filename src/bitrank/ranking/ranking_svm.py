@@ -131,9 +131,15 @@ class RankingSVM(Ranker):
         random = self._random()
         everything = np.sort(some_rows(len(evidence.codes), random))
         samples = label_samples(evidence, self.n_quadruplets, samplings, random, lambda: everything)
+
+        def learn(some: LabelEvidence, random: np.random.Generator) -> gate.Challengers:
+            drawn = label_samples(some, self.n_quadruplets, samplings, random, lambda: everything)
+            return partial(drawn.challengers, partial(self._try, self.n_quadruplets))
+
         choose = partial(
             gate.choose_by_labels,
             evidence,
+            learn,
             random=random,
             scoring=self.scoring,
             validation=self.validation,
@@ -141,30 +147,30 @@ class RankingSVM(Ranker):
             blends=gate.COARSE_BLENDS,
             race=True,
         )
-        return self._fit_samples(samples, self.n_quadruplets, choose)
+        return self._fit_samples(samples, choose)
 
     def _fit_pairs(self, evidence: PairEvidence) -> Report | None:
         check_count("n_quadruplets", self.n_quadruplets, 1)
         random = self._random()
+
+        def learn(some: PairEvidence, random: np.random.Generator) -> gate.Challengers:
+            return partial(pair_samples(some, self.n_quadruplets, random).challengers, partial(self._try, None))
+
         samples = pair_samples(evidence, self.n_quadruplets, random)
-        return self._fit_samples(samples, None, partial(gate.choose_by_pairs, evidence, random=random))
+        return self._fit_samples(samples, partial(gate.choose_by_pairs, evidence, learn, random=random))
 
     def _fit_constraints(self, evidence: ConstraintEvidence) -> Report | None:
         n = len(evidence.rows)
 
-        def make(some: ConstraintEvidence) -> gate.Challengers:
+        def learn(some: ConstraintEvidence, _: np.random.Generator) -> gate.Challengers:
             return partial(constraint_samples(some).challengers, partial(self._try, n))
 
-        def choose(_: gate.Challengers) -> Report:
-            return gate.choose_by_constraints(evidence, make, random=self._random())
+        choose = partial(gate.choose_by_constraints, evidence, learn, random=self._random())
+        return self._fit_samples(constraint_samples(evidence), choose)
 
-        return self._fit_samples(constraint_samples(evidence), n, choose)
-
-    def _fit_samples(
-        self, samples: Samples, n: int | None, choose: Callable[[gate.Challengers], Report]
-    ) -> Report | None:
-        """Choose on held-out data unless C says it all, then learn from all; constants are divided by n constraints."""
-        report = choose(partial(samples.challengers, partial(self._try, n))) if self._is_auto() else None
+    def _fit_samples(self, samples: Samples, choose: Callable[[], Report]) -> Report | None:
+        """Choose on held-out data unless C says it all, then learn from all."""
+        report = choose() if self._is_auto() else None
         params = constants(self.C) if report is None else report.params
         try:
             sampling, drawn = samples.chosen(params)
@@ -192,7 +198,10 @@ class RankingSVM(Ranker):
     def _try(
         self, n: int | None, drawn: ConstraintEvidence, wanted: list[Params] | None
     ) -> Iterator[tuple[Params, Weights]]:
-        """Weights for several constants, or for those that are wanted, each solved from the weights before."""
+        """Weights for several constants, or for those that are wanted, each solved from the weights before.
+
+        Constants are divided by n constraints, those drawn by default.
+        """
         start, constraints = None, constraints_of(drawn)
         constraints.precise = False
         n = len(drawn.rows) if n is None else n

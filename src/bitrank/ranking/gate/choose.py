@@ -7,7 +7,7 @@ judged differently; one loop asks the challengers and the judge of every fold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from bitrank.ranking.evidence.kinds import (
     TooLittleEvidenceError,
     pairs_of_constraints,
 )
+from bitrank.ranking.gate import placebo
 from bitrank.ranking.gate.folds import PairFold, Validation, split_labels, split_pairs
 from bitrank.ranking.gate.judge import (
     Factor,
@@ -29,16 +30,16 @@ from bitrank.ranking.gate.judge import (
     LabelScores,
     PairScores,
     mean_one,
-    standard_error,
 )
 from bitrank.ranking.gate.report import Report, Scoring, check_scoring
 
-# From row numbers to learn from, and where the gate races the parameters that are still wanted, to the parameters of
-# every challenger and the factor that it gives to a query's bits.
-Challengers = Callable[..., Iterator[tuple[dict[str, Any], Factor]]]
+# From row numbers to learn from, and the parameters that are wanted (None: all), to the parameters of challengers and
+# the factor that each gives to a query's bits.
+Challengers = Callable[[Rows, list[dict[str, Any]] | None], Iterator[tuple[dict[str, Any], Factor]]]
+Evidence = TypeVar("Evidence")
+Learn = Callable[[Evidence, np.random.Generator], Challengers]
 BLENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 COARSE_BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)  # for learners with many challengers
-_PLACEBO_Z = 2.0  # standard errors by which a winner must beat the placebo
 Judged = dict[tuple[tuple[str, Any], ...], list[LabelScores | PairScores]]
 # Share of the named items whose pairs are hidden from learning: they stand for the documents of tomorrow.
 _NEW_ITEMS = 1 / 3
@@ -52,6 +53,10 @@ class Judge(Protocol):
 
     def judge(self) -> Any:
         """Scores of every query by the queries themselves."""
+        ...
+
+    def judge_exchanged(self, random: np.random.Generator) -> Any:
+        """Scores of every query by itself for what other queries ask for."""
         ...
 
     def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, Any]]:
@@ -85,49 +90,98 @@ def blend_at_scale(factor: npt.NDArray[Any], amount: float, scale: float) -> Flo
 
 
 def choose(
+    evidence: Evidence,
     held_out: Iterable[tuple[Rows, Judge]],
-    challengers: Challengers,
+    learn: Learn[Evidence],
     *,
+    random: np.random.Generator,
     blends: Sequence[float] = BLENDS,
     scoring: Scoring = "guarded",
     race: bool = False,
 ) -> Report:
-    """Rank held-out queries by every challenger and blend.
+    """Rank held-out queries by every challenger and blend; the winner must also beat a placebo.
 
     Parameters
     ----------
+    evidence : LabelEvidence, PairEvidence or ConstraintEvidence
     held_out : iterable of (rows, judge), one per fold
-        Row numbers to learn from, and the judge of what was learned.
-    challengers : callable
-        Given row numbers to learn from, yields (parameters, factor) for every challenger.
+        Row numbers of the evidence to learn from, and the judge of what was learned.
+    learn : callable
+        From evidence and a source of randomness to its challengers: what the placebo is learned by as well.
+    random : numpy Generator
     blends : sequence of float
         Shares of the factor to try; the rest is the query itself.
     scoring : {"guarded", "map", "p10"}
     race : bool
-        Judge only the best few of the first fold in the others; `challengers` takes the parameters that are wanted.
+        Judge only the best few of the first fold in the others.
     """
     judged: Judged = {}
     rivals: list[Any] = []
+    challengers = learn(evidence, random)
     try:
-        for rows, judge in held_out:
-            wanted = (_racers(judged, rivals[0]),) if race and rivals else ()
+        folds = list(held_out)
+        for rows, judge in folds:
+            wanted = _racers(judged, rivals[0]) if race and rivals else None
             rivals.append(judge.judge())
-            for params, factor in challengers(rows, *wanted):
+            for params, factor in challengers(rows, wanted):
                 for amount, scores in judge.judge_blends(factor, blends):
                     judged.setdefault((*params.items(), ("blend", amount)), []).append(scores)
     except TooLittleEvidenceError as error:
         return Report(refusal=f"too little evidence: {error}")
     rival = _gather(rivals)
-    lines = [{"blend": 0.0, **rival.figures(rival)}]
+    lines, scores_of = [{"blend": 0.0, **rival.figures(rival)}], {}
     for key, parts in judged.items():
         if len(parts) == len(rivals):  # a challenger that could not be learned from every fold is not comparable
-            lines.append({**dict(key), **_gather(parts).figures(rival)})
-    return Report(lines, scoring)
+            scores_of[key] = _gather(parts)
+            lines.append({**dict(key), **scores_of[key].figures(rival)})
+    report = Report(lines, scoring)
+    if report.winner is None:
+        return report
+    chance = random.spawn(1)[0]
+    if not _was_shown(evidence):
+        exchanged = _gather([judge.judge_exchanged(chance) for _, judge in folds])
+        if placebo.means_something(rival, exchanged, report.figure):
+            return report
+    winner = scores_of[(*report.params.items(), ("blend", report.blend))]
+    placebos = _placebos(evidence, folds, learn, report, chance)
+    beaten = placebo.is_beaten(winner, rival, placebos, report.figure)
+    return report if beaten else Report(report, scoring, refusal=placebo.REFUSAL)
+
+
+def _was_shown(evidence: Any) -> bool:
+    """Whether items may have been judged because the plain ranking showed them: where others beside were not chosen."""
+    pairs = isinstance(evidence, PairEvidence)
+    return bool((evidence.pairs[:, 2] == 0).any()) if pairs else isinstance(evidence, ConstraintEvidence)
+
+
+def _placebos(
+    evidence: Evidence, folds: list[tuple[Rows, Judge]], learn: Learn[Evidence], report: Report, random: Any
+) -> Iterator[Any]:
+    """Scores of what the winner's way of learning makes of exchanged evidence, one exchange after the other."""
+    while True:
+        parts = []
+        for rows, judge in folds:
+            some, rows_of_some = placebo.exchanged(evidence, rows, random)
+            try:
+                learned = dict(_keyed(learn(some, random)(rows_of_some, [report.params])))
+            except TooLittleEvidenceError:
+                learned = {}
+            factor = learned.get(tuple(report.params.items()))
+            if factor is None:  # nothing can be learned from the exchanged evidence
+                parts.append(judge.judge())
+            else:
+                ((_, scores),) = judge.judge_blends(factor, (report.blend,))
+                parts.append(scores)
+        yield _gather(parts)
+
+
+def _keyed(challengers: Iterator[tuple[dict[str, Any], Factor]]) -> Iterator[tuple[tuple[Any, ...], Factor]]:
+    return ((tuple(params.items()), factor) for params, factor in challengers)
 
 
 def choose_by_labels(
     evidence: LabelEvidence,
-    challengers: Challengers,
+    learn: Learn[LabelEvidence],
     *,
     random: np.random.Generator,
     scoring: Scoring = "guarded",
@@ -143,8 +197,7 @@ def choose_by_labels(
     ----------
     evidence : LabelEvidence
         Where queries are reals, the rival is the asymmetric distance; else it is Hamming distance.
-    challengers, scoring, blends, race : as in `choose`
-    random : numpy Generator
+    learn, random, scoring, blends, race : as in `choose`
     validation : {"rows", "classes"}
         Hold out rows of every class, or whole classes where future classes will be new.
     cross_validate : bool
@@ -155,12 +208,12 @@ def choose_by_labels(
     check_scoring(scoring)
     folds = split_labels(evidence.y, validation, random, cross_validate)
     held_out = ((fold.learn, HeldOutLabels(evidence, fold, scale_magnitudes)) for fold in folds)
-    return choose(held_out, challengers, blends=blends, scoring=scoring, race=race)
+    return choose(evidence, held_out, learn, random=random, blends=blends, scoring=scoring, race=race)
 
 
 def choose_by_pairs(
     evidence: PairEvidence,
-    challengers: Challengers,
+    learn: Learn[PairEvidence],
     *,
     random: np.random.Generator,
     itself: bool = False,
@@ -171,7 +224,7 @@ def choose_by_pairs(
 
     Parameters
     ----------
-    evidence, challengers, random, scale_magnitudes, blends : as in `choose_by_labels`
+    evidence, learn, random, scale_magnitudes, blends : as in `choose_by_labels`
         Rows to learn from are rows of `evidence.pairs`.
     itself : bool
         Whether queries are rows of the codes, which must not find themselves.
@@ -181,53 +234,22 @@ def choose_by_pairs(
         for fold in split_pairs(evidence.pairs, _NEW_ITEMS, random):
             yield fold.learn, HeldOutPairs(evidence, fold, scale_magnitudes, itself, random)
 
-    return choose(held_out(), challengers, blends=blends)
+    return choose(evidence, held_out(), learn, random=random, blends=blends)
 
 
 def choose_by_constraints(
-    evidence: ConstraintEvidence,
-    make: Callable[[ConstraintEvidence], Challengers],
-    *,
-    random: np.random.Generator,
+    evidence: ConstraintEvidence, learn: Learn[ConstraintEvidence], *, random: np.random.Generator
 ) -> Report:
-    """Hold out queries and items as `choose_by_pairs` does, the similar items of held-out queries being relevant.
-
-    Constraints of one query tell little that those of another do not, so that a winner must also beat a placebo: what
-    the same learner makes of the same constraints, exchanged among the queries that are learned from.
-
-    Parameters
-    ----------
-    evidence : ConstraintEvidence
-    make : callable
-        From constraints to challengers; rows to learn from are rows of them.
-    random : numpy Generator
-    """
+    """Hold out queries and items as `choose_by_pairs` does, the similar items of held-out queries being relevant."""
     judged = pairs_of_constraints(evidence)
     itself = evidence.queries.codes is evidence.codes
-    try:
-        folds = split_pairs(judged.pairs, _NEW_ITEMS, random)
-        held_out = [
-            (_rows_to_learn(evidence, judged, fold, itself), HeldOutPairs(judged, fold, True, itself, random))
-            for fold in folds
-        ]
-    except TooLittleEvidenceError as error:
-        return Report(refusal=f"too little evidence: {error}")
-    report = choose(held_out, make(evidence))
-    if report.winner is None:
-        return report
-    gains = []
-    for rows, judge in held_out:
-        exchanged = evidence.rows.copy()
-        queries, places = np.unique(exchanged[rows, 0], return_inverse=True)
-        exchanged[rows, 0] = random.permutation(queries)[places]
-        real, placebo = (
-            _scores_of(report, judge, make(evidence._replace(rows=some)), rows) for some in (evidence.rows, exchanged)
-        )
-        gains.append(real - placebo)
-    gain = np.concatenate(gains)
-    if gain.mean() > _PLACEBO_Z * standard_error(gain):
-        return report
-    return Report(report, refusal="constraints exchanged among the queries teach as much")
+
+    def held_out() -> Iterator[tuple[Rows, Judge]]:
+        for fold in split_pairs(judged.pairs, _NEW_ITEMS, random):
+            judge = HeldOutPairs(judged, fold, True, itself, random)
+            yield _rows_to_learn(evidence, judged, fold, itself), judge
+
+    return choose(evidence, held_out(), learn, random=random)
 
 
 def _rows_to_learn(evidence: ConstraintEvidence, judged: PairEvidence, fold: PairFold, itself: bool) -> Rows:
@@ -238,14 +260,6 @@ def _rows_to_learn(evidence: ConstraintEvidence, judged: PairEvidence, fold: Pai
     if len(rows) == 0:
         raise TooLittleEvidenceError("no constraint is left where queries and items are held out")
     return rows
-
-
-def _scores_of(report: Report, judge: Judge, challengers: Challengers, rows: Rows) -> Floats:
-    """The figure of every query by the winner of a report, learned again from some rows."""
-    factor = next(factor for params, factor in challengers(rows) if params == report.params)
-    ((_, scores),) = judge.judge_blends(factor, (report.blend,))
-    found: Floats = scores[0]
-    return found
 
 
 def _gather(parts: Sequence[Any]) -> Any:

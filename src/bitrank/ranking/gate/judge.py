@@ -6,11 +6,13 @@ are nearest to each query by the query itself or by the factor.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
 
 from bitrank.core.codes import distances, distances_to_rows, signs, split_vectors
 from bitrank.core.metrics import average_precision, ndcg_at, precision_at
@@ -30,6 +32,7 @@ _NEAREST = 1000  # items per query
 # collection and varies more: it is measured on more queries, among the nearest items of the whole collection.
 _MAP_QUERIES = 1000
 _MOST_ITEMS = 50_000  # of the collection, beside those that pairs name
+_SURE = 3.0  # standard errors
 _FEWEST_TO_HALVE = 20  # least number of items per class where MAP is judged on two sides
 
 
@@ -42,12 +45,17 @@ def mean_one(values: npt.NDArray[Any]) -> Floats:
 def standard_error(gains: Floats) -> float:
     """Standard error of the mean gain: the one that all gates use.
 
+    Few gains say little about their own spread: it is widened so that a multiple of it, three, is as sure as with many.
+
     Examples
     --------
-    >>> standard_error(np.array([0.0, 2.0, 0.0, 2.0]))
-    0.5
+    >>> [round(standard_error(np.tile([0.0, 2.0], n)), 2) for n in (2, 8, 800)]
+    [1.78, 0.29, 0.03]
     """
-    return float(gains.std() / np.sqrt(len(gains)))
+    n = len(gains)
+    if n < 2:
+        return math.inf
+    return float(stdtrit(n - 1, ndtr(_SURE)) / _SURE * gains.std(ddof=1) / np.sqrt(n))
 
 
 class LabelScores(NamedTuple):
@@ -72,6 +80,12 @@ class LabelScores(NamedTuple):
         errors = {"map_error": max(standard_error(gains), by_class), "p10_error": standard_error(self.p10 - rival.p10)}
         return {name: float(value) for name, value in {**means, **errors}.items()}
 
+    @staticmethod
+    def mean_of(parts: Sequence[LabelScores]) -> LabelScores:
+        """Mean of several judgements of the same queries."""
+        ap, p10 = (np.mean([part[place] for part in parts], axis=0) for place in (0, 1))
+        return parts[0]._replace(ap=ap, p10=p10)
+
 
 class PairScores(NamedTuple):
     """nDCG@10 of every query for all its relevant items, and for those that no training pair names."""
@@ -87,6 +101,11 @@ class PairScores(NamedTuple):
             "ndcg10_error": standard_error(self.ndcg10 - rival.ndcg10),
             "new_ndcg10": float(new.mean()) if len(new) else None,
         }
+
+    @staticmethod
+    def mean_of(parts: Sequence[PairScores]) -> PairScores:
+        """Mean of several judgements of the same queries."""
+        return PairScores(*np.mean(parts, axis=0))
 
 
 class Near(NamedTuple):
@@ -225,32 +244,44 @@ class HeldOutLabels(HeldOutQueries):
             (y[rows[half]], np.full(len(half), side), rows[half][:, None] == items, y[rows[half]][:, None] == y[items])
             for side, (half, items) in zip(sides, self.halves, strict=True)
         ]
-        self.classes, self.sides, self.in_sample, same_class = map(np.concatenate, zip(*parts, strict=True))
-        self.relevant = same_class & ~self.in_sample
+        self.classes, self.sides, self.in_sample, self.same_class = map(np.concatenate, zip(*parts, strict=True))
+        self.relevant = self.same_class & ~self.in_sample
         self.to_sample = self._to_sample(self.magnitudes)
 
     def judge(self) -> LabelScores:
         """Scores of every query by uniform weights."""
-        near_relevant = self.y[self.near] == self.y[self.numbers][:, None]
-        return self._score(self.to_sample.copy(), self.to_near, near_relevant)
+        return self._score(self.to_sample.copy(), self.to_near, self._near_relevant(self.near), self.relevant)
+
+    def judge_exchanged(self, random: np.random.Generator) -> LabelScores:
+        """Scores of every query by uniform weights for the class of another: for MAP, of another in its half."""
+        starts = np.cumsum([0] + [len(half) for half, _ in self.halves[:-1]])
+        order = np.concatenate([s + random.permutation(len(h)) for s, (h, _) in zip(starts, self.halves, strict=True)])
+        near_relevant = self._near_relevant(self.near, random.permutation(self.numbers))
+        return self._score(self.to_sample.copy(), self.to_near, near_relevant, self.same_class[order] & ~self.in_sample)
 
     def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, LabelScores]]:
         """Judge every blend with the factor."""
         weights = self.weights(factor)
         full, near = self._to_sample(weights), self.blend_near(weights, blends)
-        near_relevant = (self.y[near.rows] == self.y[self.numbers][:, None]) & ~near.known
+        near_relevant = self._near_relevant(near.rows) & ~near.known
         for amount, to_near in near.blends:
             share = np.float32(amount)
-            yield amount, self._score((1 - share) * self.to_sample + share * full, to_near, near_relevant)
+            to_sample = (1 - share) * self.to_sample + share * full
+            yield amount, self._score(to_sample, to_near, near_relevant, self.relevant)
+
+    def _near_relevant(self, near: Rows, wanted: Rows | None = None) -> Mask:
+        """Which near rows are of the class of their query, or of the rows that are wanted in its place."""
+        relevant: Mask = self.y[near] == self.y[self.numbers if wanted is None else wanted][:, None]
+        return relevant
 
     def _to_sample(self, weights: Weights | None) -> Distances:
         return np.concatenate([self.distances(half, self.codes[items], weights) for half, items in self.halves])
 
-    def _score(self, to_sample: Distances, to_near: Distances, near_relevant: Mask) -> LabelScores:
+    def _score(self, to_sample: Distances, to_near: Distances, near_relevant: Mask, relevant: Mask) -> LabelScores:
         to_sample[self.in_sample] = np.inf
         # A query without a similar item among its nearest has precision 0, not an unknown one.
         p10 = np.nan_to_num(precision_at(to_near, near_relevant, 10))
-        return LabelScores(average_precision(to_sample, self.relevant), p10, self.classes, self.sides)
+        return LabelScores(np.nan_to_num(average_precision(to_sample, relevant)), p10, self.classes, self.sides)
 
 
 def halves(y: npt.NDArray[Any], queries: Rows, items: Rows) -> list[tuple[Rows, Rows]]:
@@ -290,21 +321,26 @@ class HeldOutPairs(HeldOutQueries):
         """Scores of every query by the queries themselves."""
         return self._score(self.near, np.zeros(self.near.shape, bool), self.to_near)
 
+    def judge_exchanged(self, random: np.random.Generator) -> PairScores:
+        """Scores of every query by itself for the list of another."""
+        order = random.permutation(len(self.numbers))
+        return self._score(self.near, np.zeros(self.near.shape, bool), self.to_near, order)
+
     def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, PairScores]]:
         """Judge every blend with the factor."""
         near: Near = self.blend_near(self.weights(factor), blends)
         for amount, to_near in near.blends:
             yield amount, self._score(near.rows, near.known, to_near)
 
-    def _score(self, rows: Rows, known: Mask, to_near: Distances) -> PairScores:
-        return PairScores(*(self._ndcg(rows, known, to_near, gains) for gains in (self.gains, self.new_gains)))
+    def _score(self, rows: Rows, known: Mask, to_near: Distances, lists: Any = slice(None)) -> PairScores:
+        return PairScores(*(self._ndcg(rows, known, to_near, gains, lists) for gains in (self.gains, self.new_gains)))
 
-    def _ndcg(self, rows: Rows, known: Mask, to_near: Distances, gains: Floats) -> Floats:
-        """nDCG@10 of every query; NaN where nothing is worth finding."""
+    def _ndcg(self, rows: Rows, known: Mask, to_near: Distances, gains: Floats, lists: Any) -> Floats:
+        """nDCG@10 of every query for its list, or that of another; NaN where nothing is worth finding."""
         near_gains, best = np.zeros(rows.shape), np.zeros(len(rows))
         buffer = np.zeros(len(self.codes))
         discounts = 1 / np.log2(np.arange(2, 12))
-        for place, (start, stop) in enumerate(zip(self.starts, self.stops, strict=True)):
+        for place, (start, stop) in enumerate(zip(self.starts[lists], self.stops[lists], strict=True)):
             items, worth = self.pairs[start:stop, 1], gains[start:stop]
             buffer[items] = worth
             near_gains[place] = buffer[rows[place]]
