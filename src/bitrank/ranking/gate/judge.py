@@ -50,7 +50,7 @@ def standard_error(gains: Floats) -> float:
     Examples
     --------
     >>> [round(standard_error(np.tile([0.0, 2.0], n)), 2) for n in (2, 8, 800)]
-    [1.78, 0.29, 0.03]
+    [1.77, 0.31, 0.03]
     """
     n = len(gains)
     if n < 2:
