@@ -278,10 +278,10 @@ def test_a_page_of_huge_values_in_the_log_ends_no_learning(collection, tmp_path)
 def test_a_page_that_cannot_be_learned_from_is_set_aside_and_named(collection, tmp_path, monkeypatch, caplog):
     learn = learner.ClickLearner.learn
 
-    def fail_at_third(self, page, *, number=None, version=None):
+    def fail_at_third(self, page, *, number=None, **options):
         if number == 3:
             raise RuntimeError("no such page")
-        learn(self, page, number=number, version=version)
+        learn(self, page, number=number, **options)
 
     monkeypatch.setattr(learner.ClickLearner, "learn", fail_at_third)
     with serving(source(collection), tmp_path, random_state=2) as client:

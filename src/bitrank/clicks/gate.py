@@ -89,12 +89,17 @@ def evidence_from(page: Page, client: str, sample: Codes, random: np.random.Gene
     if len(rows) == 0:
         return None
     items, drawn = page.shown_codes[explored & clicked], sample[rows]
-    to_sample = distances(page.query_code[None], sample, threads=1)[0]
-    limit = np.partition(to_sample, int(_NEAR * len(sample)))[int(_NEAR * len(sample))]
+    limit = near_limit(page.query_code, sample)
     near = (distances(page.query_code[None], codes, threads=1)[0] <= limit for codes in (items, drawn))
     clicked_best = page.shown_codes[clicked & ~explored][: _MOST_ANCHORS - 1]
     anchors = stack_queries([page.query[None], clicked_best])
     return PageEvidence(client, anchors, items, drawn, *near)
+
+
+def near_limit(query_code: Codes, sample: Codes) -> float:
+    """The Hamming distance up to which items are near a query."""
+    place = int(_NEAR * len(sample))
+    return float(np.partition(distances(query_code[None], sample, threads=1)[0], place)[place])
 
 
 def top_gain(page: Page, sample: Codes) -> float:
@@ -158,13 +163,14 @@ def win_rates(evidence: Sequence[PageEvidence], ranker: Ranker | None, sample: C
 
 def decide(
     held_out: Sequence[PageEvidence],
-    hamming_gain: Estimate,
+    hamming_gain: Estimate | None,
     candidate: Ranker,
     active: Ranker | None,
     sample: Codes,
     n_looks: int,
     n_activated: int = 0,
     behind: Sequence[Estimate] = (),
+    min_clients: int = 1,
 ) -> Decision:
     """Decide whether a candidate may replace the active ranker (None: plain Hamming).
 
@@ -177,34 +183,43 @@ def decide(
     The alarm rings where Hamming is ahead of the active ranker beyond chance: on held-out pages, or by one of the
     estimates in `behind`. The replacement of a ranker is the last chance to say so: it has an error rate of its own,
     which shrinks with `n_activated`, the number of replacements before it.
+
+    Nothing is decided by fewer clients than `min_clients`.
     """
     n, z = len(held_out), chance_z(n_looks)
-    if n < MIN_PAGES:
-        alarm = any(ahead.exceeds(z) for ahead in behind)
-        return Decision(False, alarm, f"{n} of the {MIN_PAGES} pages with explored clicks that a decision needs", n)
     clients = [page.client for page in held_out]
+    n_clients = len(set(clients))
+    if n < MIN_PAGES or n_clients < min_clients:
+        alarm = any(ahead.exceeds(z) for ahead in behind)
+        few = f"{n} of the {MIN_PAGES} pages" if n < MIN_PAGES else f"pages of {n_clients} of the {min_clients} clients"
+        return Decision(False, alarm, f"{few} with explored clicks that a decision needs", n)
     rates = {
         "candidate": win_rates(held_out, candidate, sample),
         "hamming": win_rates(held_out, None, sample),
     }
     rates["active"] = rates["hamming"] if active is None else win_rates(held_out, active, sample)
 
-    def gain(name: str, rival: str, column: int = 0) -> Estimate:
-        return mean_over_clients(rates[name][:, column] - rates[rival][:, column], clients)
+    def mean(values: Floats) -> Estimate | None:
+        return mean_over_clients(values, clients, min_clients)
 
-    estimates = {name: mean_over_clients(values[:, 0], clients) for name, values in rates.items()}
-    means = {name: estimate.mean for name, estimate in estimates.items()}
-    means["error"] = max(estimate.error for estimate in estimates.values())
+    def gain(name: str, rival: str, column: int = 0) -> Estimate | None:
+        return mean(rates[name][:, column] - rates[rival][:, column])
+
+    estimates = {name: mean(values[:, 0]) for name, values in rates.items()}
+    means = {name: None if estimate is None else estimate.mean for name, estimate in estimates.items()}
+    means["error"] = max((estimate.error for estimate in estimates.values() if estimate is not None), default=None)
     top = gain("candidate", "hamming", 1)
-    means["top"] = top.mean if np.isfinite(top.mean) else None  # type: ignore[assignment]
-    behind = [gain("hamming", "active"), *behind]
+    means["top"] = None if top is None else top.mean
+    behind = [ahead for ahead in (gain("hamming", "active"), *behind) if ahead is not None]
     alarm = any(ahead.exceeds(z) for ahead in behind)
-    if not hamming_gain.low(z) > 0:
+    if hamming_gain is None or hamming_gain.low(z) <= 0:
         return Decision(False, alarm, "explored clicks cannot be told from clicks at random", n, **means)
     for rival in ("active", "hamming"):
         for column, where in ((0, "explored"), (1, "near")):
             estimate = gain("candidate", rival, column)
-            if estimate.low(-_WORSE_Z) < 0:
+            if estimate is None and column == 0:
+                return Decision(False, alarm, "too few clicks to compare the candidate", n, **means)
+            if estimate is not None and estimate.low(-_WORSE_Z) < 0:
                 return Decision(False, alarm, f"the candidate ranks {where} clicks worse than {rival}", n, **means)
     alarm |= any(ahead.exceeds(chance_z(n_activated + 1)) for ahead in behind)
     return Decision(True, alarm, "the candidate ranks explored clicks at least as well", n, **means)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections import Counter, deque
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,26 +18,21 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.utils import check_random_state
 
 from bitrank.clicks import gate as click_gate
-from bitrank.clicks.gate import Decision, PageEvidence, decide, evidence_from, top_gain, win_rates
+from bitrank.clicks.gate import Decision, PageEvidence, decide, evidence_from, near_limit, top_gain, win_rates
 from bitrank.clicks.page import CANARY, Floats, Page, QueryArray
-from bitrank.clicks.robust import (
-    FEW_CLIENTS,
-    Agreements,
-    Estimate,
-    Tastes,
-    agreement,
-    mean_over_clients,
-    page_weights,
-)
+from bitrank.clicks.robust import FEW_CLIENTS, Clients, Estimate, Facts, mean_over_clients
 from bitrank.clicks.walks import ClickLog, learn_vectors
+from bitrank.clicks.window import Window, limit_of, n_counted, page_weights
 from bitrank.core.checks import check_codes
 from bitrank.core.types import Codes, Weights
 from bitrank.ranking.online import OnlineRankingSVM
 from bitrank.ranking.plain import UniformRanker
 from bitrank.ranking.ranker import Ranker
 
+T = TypeVar("T")
+
 _HELD_OUT = 0.2  # share of the pages
-_MAX_EVIDENCE = 1000  # held-out pages, the newest
+_MAX_EVIDENCE = 1000  # held-out pages
 _MIN_NEW = 100  # pages between two decisions
 # Gradient steps of an update, and at most this many per page. Many more, as of a network that is trained on and on, fit
 # the pages at hand and not the next ones.
@@ -52,10 +47,10 @@ _CHOICE_C = 0.1  # One choice among twenty results moves most of them, and the w
 
 
 class _Result(NamedTuple):
-    """How a page was received: the share of its best results that was clicked, and `top_gain`."""
+    """How a page was received: Hamming's win rate, the share of its best results that was clicked, and `top_gain`."""
 
-    client: str
     version: int | None
+    hamming: float
     clicked: float
     top_gain: float
 
@@ -73,6 +68,10 @@ class ClickLearner:
         Probability that each place of a page is looked at; estimated from clicks on explored items by default.
     secret : bytes, optional
         Chooses the pages that are held out, together with their numbers; random by default.
+    min_clients : int, default=1
+        Nothing is decided by clicks of fewer clients. With 1, one person may teach all.
+    facts : mapping, optional
+        What is known of clients from before, as `learner.clients.facts`.
     random_state : int, RandomState instance or None
 
     Attributes
@@ -84,6 +83,8 @@ class ClickLearner:
     n_pages, n_looks, n_activated : int
         Number of pages seen, of decisions made, and of those for the candidate. A service that restarts sets the last
         two to their former values.
+    clients : Clients
+        What is known of every client.
     dropped : set of str
         Clients who click against the rest; their pages are not learned from.
 
@@ -104,26 +105,27 @@ class ClickLearner:
         n_bits: int | None = None,
         propensities: npt.ArrayLike | None = None,
         secret: bytes | None = None,
+        min_clients: int = 1,
+        facts: Mapping[str, Facts] | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_bits = 8 * int(check_codes(sample).shape[1]) if n_bits is None else n_bits
         self.sample = sample
         self._propensities = None if propensities is None else _check_propensities(propensities)
         self._secret = secrets.token_bytes(32) if secret is None else hashlib.blake2b(secret, digest_size=32).digest()
+        self._min_clients = min_clients
         self._seed = int(check_random_state(random_state).randint(2**31))
         self._random = np.random.default_rng(self._seed)
         self._log = ClickLog(self._sample.shape[1])
-        self._n_pages_of: Counter[str] = Counter()
-        self._agreements = Agreements()
-        self._tastes = Tastes(self.n_bits)
-        self._held_out: deque[PageEvidence] = deque(maxlen=_MAX_EVIDENCE)
+        self.clients = Clients(self.n_bits, facts)
+        self._held_out: Window[PageEvidence] = Window(_MAX_EVIDENCE)
         # All pages, held out or not, with the versions that ranked them.
-        self._newest: deque[tuple[int | None, PageEvidence]] = deque(maxlen=_MAX_EVIDENCE)
-        self._hamming_rates: deque[tuple[str, float]] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
-        self._results: deque[_Result] = deque(maxlen=round(_MAX_EVIDENCE / _HELD_OUT))
+        self._newest: Window[tuple[int | None, PageEvidence]] = Window(_MAX_EVIDENCE)
+        self._results: Window[_Result] = Window(round(_MAX_EVIDENCE / _HELD_OUT))
         self._shown, self._clicks = np.zeros(_N_PLACES), np.zeros(_N_PLACES)
-        self.dropped: set[str] = set()
-        self.n_pages = self.n_looks = self.n_activated = self._n_new = self._n_unread = 0
+        self.dropped: set[str] = self.clients.left_out()
+        self.n_pages = self.n_looks = self.n_activated = self._n_unread = 0
+        self._n_decided = n_counted(self.clients.n_pages)
         self._was_refused = False
         self.candidate: Ranker = UniformRanker(self.n_bits).fit(self._sample)
 
@@ -142,36 +144,54 @@ class ClickLearner:
         return estimate_propensities(self._shown, self._clicks) if self._propensities is None else self._propensities
 
     @property
-    def hamming_gain(self) -> Estimate:
+    def hamming_gain(self) -> Estimate | None:
         """Hamming's win rate on explored clicks, less one half, over all clients that are not left out."""
-        kept = [(client, rate) for client, rate in self._hamming_rates if client not in self.dropped]
-        return mean_over_clients(np.array([rate - 0.5 for _, rate in kept]), [client for client, _ in kept])
+        return self._mean([(client, result.hamming - 0.5) for client, result in self._kept(self._results)])
 
     @property
     def blend(self) -> float:
         """Share of what was learned in the candidate.
 
         Few or noisy clicks harm the top of a list, and moving only part of the way protects it. The share grows with
-        the number of pages and with how clearly Hamming tells explored clicks from items drawn like them.
+        the number of pages that count and with how clearly Hamming tells explored clicks from items drawn like them.
         """
-        excess = self.hamming_gain.low(2.0) if len(self._hamming_rates) >= 10 else 0.0
-        clear = float(np.clip(_BLEND_SLOPE * excess, _MIN_BLEND, _MAX_BLEND))
-        return clear * min(1.0, float(np.sqrt(len(self._log) / _MANY_PAGES)))
+        gain = self.hamming_gain
+        clear = _MIN_BLEND if gain is None else float(np.clip(_BLEND_SLOPE * gain.low(2.0), _MIN_BLEND, _MAX_BLEND))
+        return clear * min(1.0, float(np.sqrt(n_counted(self._log.n_pages) / _MANY_PAGES)))
+
+    @property
+    def teachers(self) -> dict[str, float]:
+        """Shares of the clients in what the candidate was learned from."""
+        counts = self._log.n_pages
+        weights = page_weights(counts, self.dropped)
+        total = sum(weights[client] * n for client, n in counts.items())
+        return {client: weights[client] * n / total for client, n in counts.items() if weights[client]}
 
     @property
     def due(self) -> bool:
-        """Whether a decision is due: a hundred new pages since the last one, and a tenth of all.
+        """Whether a decision is due: a hundred new pages that count since the last one, and a tenth of all.
 
         A candidate that was refused gets another chance after half as many.
         """
-        return self._n_new >= max(_MIN_NEW, self.n_pages // (20 if self._was_refused else 10))
+        n = n_counted(self.clients.n_pages)
+        return n - self._n_decided >= max(_MIN_NEW, n // (20 if self._was_refused else 10))
 
     @property
     def stale(self) -> bool:
         """Whether the candidate lacks a twentieth of the pages, or one of the first."""
         return self._n_unread > self.n_pages // 20
 
-    def learn(self, page: Page, *, number: int | None = None, version: int | None = None) -> None:
+    def _kept(self, window: Window[T]) -> list[tuple[str, T]]:
+        return [(client, entry) for client, entry in window if client not in self.dropped]
+
+    def _mean(self, values: list[tuple[str, float]]) -> Estimate | None:
+        return mean_over_clients(
+            np.array([value for _, value in values]), [name for name, _ in values], self._min_clients
+        )
+
+    def learn(
+        self, page: Page, *, number: int | None = None, version: int | None = None, is_known: bool = False
+    ) -> None:
         """Take one page, to learn from or to hold out.
 
         Parameters
@@ -182,6 +202,8 @@ class ClickLearner:
             Its number in the log, which decides with the secret whether it is held out; by default pages are counted.
         version : int, optional
             The version that ranked it; `CANARY` for plain Hamming.
+        is_known : bool, default=False
+            Whether what is known of its client counts it already: a page that is read again after a restart.
         """
         check_codes(page.shown_codes, self.n_bits, name="shown_codes")
         if page.query.dtype.kind != "f":
@@ -189,30 +211,28 @@ class ClickLearner:
         elif len(page.query) != self.n_bits:
             raise ValueError(f"query must hold {self.n_bits} values, one per bit, got {len(page.query)}")
         self.n_pages += 1
-        self._n_new += 1
         self._n_unread += 1
         number = self.n_pages if number is None else number
         client = f"page {number}" if page.client is None else page.client
-        places = np.flatnonzero(page.explored[:_N_PLACES])
-        self._shown[places] += 1
-        self._clicks[places] += page.clicked[places]
         propensities = self.propensities
-        self._agreements.add(client, agreement(page, propensities))
-        if page.client is not None:
-            self._tastes.add(client, page, propensities)
-        self._n_pages_of[client] += 1
+        if not is_known:
+            self.clients.add(client, page, propensities, near_limit(page.query_code, self._sample))
+        n_pages = self._results.counts
+        if n_pages.get(client, 0) < limit_of(n_pages):
+            places = np.flatnonzero(page.explored[:_N_PLACES])
+            self._shown[places] += 1
+            self._clicks[places] += page.clicked[places]
+        evidence, hamming = evidence_from(page, client, self._sample, self._random), float("nan")
+        if evidence is not None:
+            hamming = float(win_rates([evidence], None, self._sample)[0, 0])
+            self._newest.add(client, (version, evidence))
         best = page.clicked[~page.explored][:_TOP]
         clicked = float(best.mean()) if len(best) else float("nan")
-        self._results.append(_Result(client, version, clicked, top_gain(page, self._sample)))
-        evidence = evidence_from(page, client, self._sample, self._random)
-        if evidence is not None:
-            self._hamming_rates.append((client, float(win_rates([evidence], None, self._sample)[0, 0])))
-            self._newest.append((version, evidence))
-        if self._is_held_out(number):
-            if evidence is not None:
-                self._held_out.append(evidence)
-        else:
+        self._results.add(client, _Result(version, hamming, clicked, top_gain(page, self._sample)))
+        if not self._is_held_out(number):
             self._log.add(page, client, propensities, self._random)
+        elif evidence is not None:
+            self._held_out.add(client, evidence)
 
     def _is_held_out(self, number: int) -> bool:
         digest = hashlib.blake2b(number.to_bytes(8, "little"), key=self._secret, digest_size=4).digest()
@@ -226,20 +246,22 @@ class ClickLearner:
         clicks on them with those on canary pages.
         """
         self.n_looks += 1
-        self._n_new = 0
+        self._n_decided = n_counted(self.clients.n_pages)
         self.update()
-        held_out = [page for page in self._held_out if page.client not in self.dropped]
+        held_out = [evidence for _, evidence in self._kept(self._held_out)]
         behind = self._behind_hamming(active, version)
         gain, looks = self.hamming_gain, (self.n_looks, self.n_activated)
-        decision = decide(held_out, gain, self.candidate, active, self._sample, *looks, behind)
+        decision = decide(
+            held_out, gain, self.candidate, active, self._sample, *looks, behind, min_clients=self._min_clients
+        )
         self._was_refused = not decision.activate
         self.n_activated += decision.activate
         return decision
 
     def update(self) -> None:
         """Leave out clients who click against the rest, and learn the candidate from the others' pages."""
-        self.dropped = self._agreements.suspects() | self._tastes.suspects()
-        walks = self._log.walks(page_weights(self._n_pages_of, self.dropped))
+        self.dropped = self.clients.left_out()
+        walks = self._log.walks(self.dropped)
         self._n_unread = 0
         if len(walks) == 0:
             return
@@ -254,25 +276,26 @@ class ClickLearner:
         """By how much Hamming is ahead of a version: in win rates, near the top of its pages, and on canary pages."""
         if version in (None, CANARY):
             return []
-        results = [result for result in self._results if result.client not in self.dropped]
         gains = []
-        pages = [page for which, page in self._newest if which == version and page.client not in self.dropped]
+        pages = [page for _, (ranked_by, page) in self._kept(self._newest) if ranked_by == version]
         if active is not None and len(pages) >= click_gate.MIN_PAGES:
             hamming, ranked = (win_rates(pages, ranker, self._sample)[:, 0] for ranker in (None, active))
-            gains.append(mean_over_clients(hamming - ranked, [page.client for page in pages]))
-        tops = [result for result in results if result.version == version and np.isfinite(result.top_gain)]
-        if len(tops) >= click_gate.MIN_PAGES:
-            gains.append(mean_over_clients(np.array([top.top_gain for top in tops]), [top.client for top in tops]))
+            gains.append(self._mean([(page.client, gain) for page, gain in zip(pages, hamming - ranked, strict=True)]))
+        results = self._kept(self._results)
+        tops = [(client, result.top_gain) for client, result in results if result.version == version]
+        if np.isfinite([top for _, top in tops]).sum() >= click_gate.MIN_PAGES:
+            gains.append(self._mean(tops))
         shares: dict[str, dict[int | None, list[float]]] = {}
-        for result in results:
+        for client, result in results:
             if np.isfinite(result.clicked):
-                shares.setdefault(result.client, {}).setdefault(result.version, []).append(result.clicked)
+                shares.setdefault(client, {}).setdefault(result.version, []).append(result.clicked)
         # Paired by client: some click more than others, whatever they see.
-        both = [by_version for by_version in shares.values() if version in by_version and CANARY in by_version]
+        both = {client: share for client, share in shares.items() if version in share and CANARY in share}
         if len(both) >= FEW_CLIENTS:
-            canary = np.array([np.mean(by_version[CANARY]) - np.mean(by_version[version]) for by_version in both])
-            gains.append(mean_over_clients(canary, [str(number) for number in range(len(canary))]))
-        return gains
+            gains.append(
+                self._mean([(name, float(np.mean(s[CANARY]) - np.mean(s[version]))) for name, s in both.items()])
+            )
+        return [gain for gain in gains if gain is not None]
 
 
 def estimate_propensities(shown: Floats, clicks: Floats) -> Floats:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from bitrank.core.codes import distances, unpack
 FEW_CLIENTS = 10  # Below this many clients every page counts by itself.
 _TRIMMED = 0.2  # share of the clients that is cut off at either end
 # A client is set aside when its agreement with Hamming distance is this many standard errors below the median client's.
-_SUSPECT_Z = 4.0
+_SUSPECT_Z = 3.5
 _FEWEST_PAGES = 3  # of a client that may be set aside
 # A client is set aside when one bit matters to it this many deviations more than to the median client, and a little
 # more the more bits there are to stand out in.
@@ -46,10 +47,11 @@ class Estimate(NamedTuple):
         return self.freedom > 0 and self.low(float(stdtrit(self.freedom, ndtr(z)))) > 0
 
 
-def mean_over_clients(values: Floats, clients: Sequence[str]) -> Estimate:
+def mean_over_clients(values: Floats, clients: Sequence[str], min_clients: int = 1) -> Estimate | None:
     """Trimmed mean of the clients' means, with Yuen's standard error; NaN values do not count.
 
-    A fifth of the clients may say what they like: they can shift the mean only within the range of the others.
+    A fifth of the clients may say what they like: they can shift the mean only within the range of the others. Of fewer
+    values than two, or of fewer clients than `min_clients`, there is no estimate.
 
     Examples
     --------
@@ -63,11 +65,13 @@ def mean_over_clients(values: Floats, clients: Sequence[str]) -> Estimate:
     names = np.asarray(clients)[known]
     units = values[known]
     distinct, numbers = np.unique(names, return_inverse=True)
+    if len(distinct) < min_clients:
+        return None
     if len(distinct) >= FEW_CLIENTS:
         units = np.bincount(numbers, units) / np.bincount(numbers)
     n = len(units)
     if n < 2:
-        return Estimate(float(units.mean()) if n else float("nan"), float("inf"))
+        return None
     cut = int(_TRIMMED * n)
     ordered = np.sort(units)
     winsorized = np.clip(ordered, ordered[cut], ordered[n - 1 - cut])
@@ -75,67 +79,27 @@ def mean_over_clients(values: Floats, clients: Sequence[str]) -> Estimate:
     return Estimate(float(ordered[cut : n - cut].mean()), error, n - 2 * cut - 1)
 
 
-def page_weights(n_pages: Mapping[str, int], left_out: Iterable[str]) -> dict[str, float]:
-    """Weight of each client's pages: 1, or less for clients with more pages than the median client; 0 where left out.
-
-    Examples
-    --------
-    >>> page_weights({"a": 2, "b": 2, "c": 8, "d": 1}, left_out=["d"])
-    {'a': 1.0, 'b': 1.0, 'c': 0.25, 'd': 0.0}
-    """
-    bound, without = float(np.median([*n_pages.values()] or [1])), set(left_out)
-    return {client: 0.0 if client in without else min(1.0, bound / n) for client, n in n_pages.items()}
-
-
-def agreement(page: Page, propensities: Floats) -> float:
-    """Share of (clicked, skipped) pairs of a page that Hamming distance ranks alike, by propensity; NaN without pairs.
+def agreements(page: Page, propensities: Floats, near: float = np.inf) -> Floats:
+    """Share of (clicked, skipped) pairs of a page that Hamming distance ranks alike: of all, and of near items only.
 
     Clicks count by the inverse of the propensity of their place and skipped items by the propensity, so that the order
-    of the page itself earns no agreement.
+    of the page itself earns no agreement. NaN without pairs.
     """
-    clicked = page.clicked
-    if not clicked.any() or clicked.all():
-        return float("nan")
-    seen = propensities[np.minimum(np.arange(len(clicked)), len(propensities) - 1)]
     to_items = distances(page.query_code[None], page.shown_codes, threads=1)[0].astype(np.float64)
-    shares = (np.sign(to_items[~clicked] - to_items[clicked][:, None]) + 1) / 2
-    weights = (1 / seen[clicked])[:, None] * seen[~clicked]
-    return float((weights * shares).sum() / weights.sum())
+    seen = propensities[np.minimum(np.arange(len(to_items)), len(propensities) - 1)]
+    found = np.full(2, np.nan)
+    for place, among in enumerate((np.inf, near)):
+        clicked, skipped = page.clicked & (to_items <= among), ~page.clicked & (to_items <= among)
+        if clicked.any() and skipped.any():
+            shares = (np.sign(to_items[skipped] - to_items[clicked][:, None]) + 1) / 2
+            weights = (1 / seen[clicked])[:, None] * seen[skipped]
+            found[place] = (weights * shares).sum() / weights.sum()
+    return found
 
 
-class Agreements:
-    """Agreement of every client's clicks with Hamming distance, and the clients who stand out."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[int, float, float]] = {}
-
-    def add(self, client: str, value: float) -> None:
-        """Add the agreement of one page; NaN says nothing."""
-        if np.isfinite(value):
-            n, total, squares = self._sums.get(client, (0, 0.0, 0.0))
-            self._sums[client] = n + 1, total + value, squares + value * value
-
-    def suspects(self) -> set[str]:
-        """Clients whose clicks go against distances more than those of the median client, beyond chance."""
-        counts, totals, squares = np.array([*self._sums.values()] or np.zeros((0, 3))).T
-        judged = counts >= _FEWEST_PAGES
-        if judged.sum() < FEW_CLIENTS:
-            return set()
-        means = totals / np.maximum(counts, 1)
-        variances = (squares / np.maximum(counts, 1) - means**2)[judged] * (counts / np.maximum(counts - 1, 1))[judged]
-        spread = float(np.sqrt(np.median(variances)))
-        below = judged & (means < np.median(means[judged]) - _SUSPECT_Z * spread / np.sqrt(np.maximum(counts, 1)))
-        return {client for client, is_below in zip(self._sums, below, strict=True) if is_below}
-
-
-def taste(page: Page, propensities: Floats, n_bits: int) -> Floats | None:
-    """How much oftener clicked items share each bit of the query than skipped ones; None without both.
-
-    They are weighted as in `agreement`.
-    """
+def taste(page: Page, propensities: Floats, n_bits: int) -> Floats:
+    """How much oftener clicked items share each bit of the query than skipped ones; weighted as in `agreement`."""
     clicked = page.clicked
-    if not clicked.any() or clicked.all():
-        return None
     seen = propensities[np.minimum(np.arange(len(clicked)), len(propensities) - 1)]
     shared = unpack(page.shown_codes, n_bits) == unpack(page.query_code[None], n_bits)
     of_clicked = np.average(shared[clicked], axis=0, weights=1 / seen[clicked])
@@ -143,40 +107,81 @@ def taste(page: Page, propensities: Floats, n_bits: int) -> Floats | None:
     return np.asarray(of_clicked - of_skipped)
 
 
-class Tastes:
-    """Which bits matter to every client, and the clients to whom one matters out of all proportion.
+@dataclass
+class Facts:
+    """What is known of a client: its pages; per kind of agreement, their number, sum and sum of squares; its tastes.
 
-    Clicks that follow a few bits are consistent, and agree with Hamming distance as well as anybody's: no measure of
-    agreement tells them from clicks on what users look for. But to other clients those bits matter little.
+    `left_out` says whether its clicks go against the rest.
     """
 
-    def __init__(self, n_bits: int) -> None:
+    n_pages: int
+    sums: Floats
+    taste: npt.NDArray[np.float32]
+    left_out: bool = False
+
+
+class Clients:
+    """What is known of every client, and the clients who click against the rest.
+
+    Agreement finds clicks on what nobody else takes for alike, among all items or among near ones. Clicks that follow
+    a few bits are consistent and agree as well as anybody's; but to others those bits matter little: taste finds them.
+    """
+
+    def __init__(self, n_bits: int, facts: Mapping[str, Facts] | None = None) -> None:
         self._n_bits = n_bits
-        self._sums: dict[str, tuple[int, npt.NDArray[np.float32]]] = {}
-        self._n, self._squares = 0, np.zeros(n_bits)
+        self.facts: dict[str, Facts] = dict(facts or {})
+        self.changed: set[str] = set()  # clients of whom more is known than somebody has kept
 
-    def add(self, client: str, page: Page, propensities: Floats) -> None:
-        """Add one page of a client."""
-        found = taste(page, propensities, self._n_bits)
-        if found is None:
-            return
-        n, total = self._sums.pop(client, (0, np.zeros(self._n_bits, np.float32)))
-        self._sums[client] = n + 1, (total + found).astype(np.float32)  # at the end: the first is the next to go
-        if len(self._sums) > _MOST_CLIENTS:
-            del self._sums[next(iter(self._sums))]
-        self._n += 1
-        self._squares += found**2
+    @property
+    def n_pages(self) -> dict[str, int]:
+        """Number of pages of every client."""
+        return {client: facts.n_pages for client, facts in self.facts.items()}
 
-    def suspects(self) -> set[str]:
-        """Clients to whom a bit matters more than to the median client, beyond chance and the spread of the others."""
-        judged = {client: entry for client, entry in self._sums.items() if entry[0] >= _FEWEST_PAGES}
-        if len(judged) < FEW_CLIENTS:
-            return set()
-        counts = np.array([n for n, _ in judged.values()])
-        means = np.array([total for _, total in judged.values()]) / counts[:, None]
-        median = np.median(means, axis=0)
-        spread = _TO_DEVIATION * np.median(np.abs(means - median), axis=0)
-        of_pages = np.sqrt(np.maximum(self._squares / self._n - median**2, 0))
-        deviations = (means - median) / np.maximum(np.maximum(spread, of_pages / np.sqrt(counts)[:, None]), 1e-9)
-        limit = _TASTE_Z + np.sqrt(2 * np.log(self._n_bits))
-        return {client for client, most in zip(judged, deviations.max(axis=1), strict=True) if most > limit}
+    def add(self, client: str, page: Page, propensities: Floats, near: float = np.inf) -> None:
+        """Add one page of a client; items up to a distance are near."""
+        facts = self.facts.pop(client, None) or Facts(0, np.zeros((2, 3)), np.zeros(self._n_bits, np.float32))
+        self.facts[client] = facts  # at the end: the first is the next to go
+        if len(self.facts) > _MOST_CLIENTS:
+            del self.facts[next(iter(self.facts))]
+        self.changed.add(client)
+        facts.n_pages += 1
+        values = agreements(page, propensities, near)
+        known = np.isfinite(values)
+        facts.sums[known] += np.column_stack([np.ones(2), values, values**2])[known]
+        if known[0]:
+            facts.taste += taste(page, propensities, self._n_bits)
+
+    def left_out(self) -> set[str]:
+        """Clients who click against the rest, as far as is known now."""
+        found = self._suspects()
+        for client, facts in self.facts.items():
+            if facts.left_out != (client in found):
+                facts.left_out = client in found
+                self.changed.add(client)
+        return found
+
+    def _suspects(self) -> set[str]:
+        """Clients whose agreement is below that of the median client, or whose taste stands out, beyond chance."""
+        found: set[str] = set()
+        for kind in range(2):
+            names = [client for client, facts in self.facts.items() if facts.sums[kind, 0] >= _FEWEST_PAGES]
+            if len(names) < FEW_CLIENTS:
+                continue
+            counts, totals, squares = np.array([self.facts[name].sums[kind] for name in names]).T
+            means = totals / counts
+            spread = np.sqrt(np.median((squares / counts - means**2) * counts / (counts - 1)))
+            standing_out = (np.median(means) - means) * np.sqrt(counts) > _SUSPECT_Z * spread
+            if kind == 0:
+                tastes = np.array([self.facts[name].taste for name in names]) / counts[:, None]
+                standing_out |= _stand_out(tastes, counts)
+            found |= {name for name, one in zip(names, standing_out, strict=True) if one}
+        return found
+
+
+def _stand_out(tastes: Floats, counts: Floats) -> npt.NDArray[np.bool_]:
+    """Whether a bit matters to a client more than to the median client, beyond chance and the spread of the others."""
+    above = tastes - np.median(tastes, axis=0)
+    spread = _TO_DEVIATION * np.median(np.abs(above), axis=0)
+    of_pages = _TO_DEVIATION * np.median(np.abs(above) * np.sqrt(counts)[:, None], axis=0) / np.sqrt(counts)[:, None]
+    limit = _TASTE_Z + np.sqrt(2 * np.log(tastes.shape[1]))
+    return np.asarray((above / np.maximum(np.maximum(spread, of_pages), 1e-9)).max(axis=1) > limit)

@@ -6,14 +6,14 @@ that are alike but far apart, which no page of near results shows. `learn_vector
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank.clicks.page import Floats, Page
+from bitrank.clicks.window import Window, page_weights
 from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Rows
 from bitrank.ranking.evidence.kinds import Matrix
@@ -33,11 +33,11 @@ _MOST_SAMPLED = 4000  # codes that the trust of a query is told from
 
 
 class _Node(NamedTuple):
-    """A page: its query and clicked items as node numbers, and the weight of each."""
+    """A page: its query and clicked items as node numbers, the weight of each, and which of them were explored."""
 
-    client: str
     members: Rows
     weights: Floats
+    explored: npt.NDArray[np.bool_]
 
 
 class ClickLog:
@@ -48,40 +48,61 @@ class ClickLog:
     n_bytes : int
         Bytes per code. Items with equal codes are one item, since no ranking can tell them apart.
     n_pages : int
-        Number of pages to keep; older ones are forgotten.
+        Number of pages to keep; where there are more, the busiest client's oldest page is forgotten.
     """
 
     def __init__(self, n_bytes: int, n_pages: int = 10_000) -> None:
         self.n_bytes = n_bytes
-        self._pages: deque[_Node] = deque(maxlen=n_pages)
+        self._pages: Window[_Node] = Window(n_pages)
         self._numbers: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         return len(self._pages)
 
+    @property
+    def n_pages(self) -> dict[str, int]:
+        """Number of pages of every client."""
+        return self._pages.counts
+
     def add(self, page: Page, client: str, propensities: Floats, random: np.random.Generator) -> bool:
-        """Add a page and return True; a page without a click says nothing and is not kept.
+        """Add a page and return True; a page that joins no two items says nothing and is not kept.
 
         A click counts by the inverse of the propensity of its place, so that a click far down counts as much as one
         at the top.
         """
         clicked = np.flatnonzero(page.clicked[:_LAST_PLACE])
-        if len(clicked) == 0:
-            return False
         if len(clicked) > _MOST_CLICKED:
             clicked = np.sort(random.permutation(clicked)[:_MOST_CLICKED])
-        seen = propensities[np.minimum(clicked, len(propensities) - 1)]
         codes = [page.query_code.tobytes(), *(page.shown_codes[place].tobytes() for place in clicked)]
+        if len(set(codes)) < 2:
+            return False
+        seen = propensities[np.minimum(clicked, len(propensities) - 1)]
         members = np.array([self._numbers.setdefault(code, len(self._numbers)) for code in codes])
-        self._pages.append(_Node(client, members, np.concatenate([[1.0], 1 / seen])))
+        explored = np.concatenate([[False], page.explored[clicked]])
+        self._pages.add(client, _Node(members, np.concatenate([[1.0], 1 / seen]), explored))
         return True
 
-    def walks(self, page_weights: Mapping[str, float]) -> Walks:
-        """Build the graph of the pages of these clients, each page with the weight of its client's pages."""
-        pages = [page for page in self._pages if page_weights[page.client] > 0]
+    def walks(self, left_out: Container[str] = ()) -> Walks:
+        """Build the graph of the pages of the other clients.
+
+        No client counts for more than its share. All pages of one query count as one page, and all clicks on one
+        explored item as one click: many who agree on an item for a query say no more than one.
+        """
+        of_client = page_weights(self.n_pages, left_out)
+        pages = [(of_client[client], page) for client, page in self._pages if of_client[client] > 0]
+        queries, items = np.zeros(len(self._numbers)), np.zeros(len(self._numbers))
+        for weight, page in pages:
+            queries[page.members[0]] += weight
+            items[page.members[page.explored]] += weight
+        queries, items = (1 / np.maximum(counts, 1) for counts in (queries, items))
+        members, member_weights, weights = [], [], []
+        for weight, page in pages:
+            shares = np.where(page.explored, items[page.members], 1.0)
+            members.append(page.members)
+            member_weights.append(page.weights * shares)
+            weights.append(weight * queries[page.members[0]] * shares[1:].max())
         codes = np.frombuffer(b"".join(self._numbers), np.uint8).reshape(-1, self.n_bytes)
-        weights = np.array([page_weights[page.client] for page in pages])
-        return Walks(codes, [page.members for page in pages], [page.weights for page in pages], weights)
+        return Walks(codes, members, member_weights, np.array(weights))
 
 
 class Walks:

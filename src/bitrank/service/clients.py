@@ -11,6 +11,8 @@ from bitrank.service.asgi import Scope, header
 
 COOKIE = "bitrank_session"
 MAX_NAMES = 10_000  # names that are remembered
+SESSIONS = 8  # of one address, however often it asks for one
+CLIENTS_OF_48 = 16  # that a network of 48 bits, which many subscribers have whole, is shared by at most
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -19,7 +21,9 @@ class Clients:
     """Addresses and names of clients.
 
     A name is a keyed hash of the address, so that the log holds no addresses. An IPv6 address counts by its network of
-    64 bits, which is what one subscriber has.
+    64 bits, which every subscriber has; and those within 48 bits, which some have, share sixteen names. Session
+    cookies of one address are eight different ones at most: a keyed hash of the address makes them, so that no process
+    has to count.
 
     Parameters
     ----------
@@ -52,13 +56,17 @@ class Clients:
             return str(peer)
         forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
         for part in reversed(forwarded.decode("latin-1").split(",")):
-            hop = part.strip()
+            hop = _without_port(part.strip())
             if _parsed(hop) is None:
                 return str(peer)  # earlier entries are untrusted
             peer = hop
             if not self._is_proxy(hop):
                 break
         return str(peer)
+
+    def network(self, scope: Scope) -> str:
+        """Return the address of a request's client, or its network of 64 bits."""
+        return _network(self.address(scope))
 
     def of(self, scope: Scope) -> str:
         """Name the client of a request."""
@@ -74,13 +82,20 @@ class Clients:
 
     def name(self, address: str) -> str:
         """Name the client at an address."""
-        return hmac.digest(self._key, _network(address).encode(), "sha256")[:8].hex()
+        network = _network(address)
+        if network.endswith("/64"):
+            around = ipaddress.ip_network(network).supernet(new_prefix=48)
+            network = f"{around} {self._hash(network)[0] % CLIENTS_OF_48}"
+        return self._hash(network)[:8].hex()
+
+    def _hash(self, text: str) -> bytes:
+        return hmac.digest(self._key, text.encode(), "sha256")
 
     def new_cookie(self, scope: Scope) -> str | None:
         """Return a session cookie for a client that should have one and has none."""
         if not self._sessions or self._session(scope) is not None:
             return None
-        session = secrets.token_hex(8)
+        session = self._hash(f"session {secrets.randbelow(SESSIONS)} of {self.network(scope)}")[:8].hex()
         return f"{COOKIE}={session}.{self._signature(session)}; Path=/; Max-Age=31536000; HttpOnly; SameSite=Strict"
 
     def _session(self, scope: Scope) -> str | None:
@@ -94,11 +109,18 @@ class Clients:
         return session if session and signed else None
 
     def _signature(self, session: str) -> str:
-        return hmac.digest(self._key, f"session {session}".encode(), "sha256")[:16].hex()
+        return self._hash(f"signature of {session}")[:16].hex()
 
     def _is_proxy(self, address: str) -> bool:
         parsed = _parsed(address)
         return parsed is not None and any(parsed in network for network in self._proxies)
+
+
+def _without_port(hop: str) -> str:
+    """Drop the port that some proxies write behind an address."""
+    if hop.startswith("["):
+        return hop[1:].partition("]")[0]
+    return hop.partition(":")[0] if hop.count(":") == 1 else hop
 
 
 def _parsed(address: str) -> Address | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hmac
 import logging
 import time
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import Any
 
 from bitrank import clicks
@@ -24,7 +25,7 @@ from bitrank.service.store.rankings import Ranking, ranking_of
 
 logger = logging.getLogger("bitrank.service")
 
-MEMORY = 5000  # Newest pages of a log that a new learner reads.
+MEMORY = 5000  # Newest pages of a log that a new learner reads, of every client as many but for those who have fewer.
 BATCH = 4  # Pages learned before another profile has its turn.
 MAX_FAILURES = 3  # in a row, before the newest pages are set aside
 PUBLISH_S = 0.2  # Candidates are published this often at most.
@@ -42,6 +43,9 @@ class _Follower:
     published: Progress | None  # by this learner, or by one before it
     is_new: bool  # whether the candidate is not yet published
     candidate: Ranking | None = None
+    known: int = 0  # last page that what is known of clients counts
+    again: deque[int] = field(default_factory=deque)  # pages to read after a start, before those after `position`
+    relearns: bool = False  # whether the gate decides as soon as all is read, since a client was blocked
 
     @property
     def progress(self) -> Progress:
@@ -72,7 +76,9 @@ class Learning:
         self._secret = hmac.digest(store.secret, b"held-out pages", "sha256")
         self._followers: dict[str, _Follower] = {}
         self._active: dict[str, Version] = {}
-        self._active_read = self._sample_read = -1
+        self._active_read = self._sample_read = self._blocked_read = -1
+        self._blocked: set[str] = set()
+        self._relearns = False
         self._aside: dict[str, set[int]] = {}  # numbers of pages that could not be learned from, by profile
         self._aside_unsaved: list[PageSetAside] = []
         self._published_at = -PUBLISH_S
@@ -125,38 +131,52 @@ class Learning:
             return False
         if time.monotonic() < self._published_at + PUBLISH_S:
             return True
-        publications = [Publication(name, one.progress, one.is_new, one.candidate) for name, one in ahead.items()]
+        publications = []
+        for name, one in ahead.items():
+            clients = one.learner.clients
+            facts = {client: clients.facts[client] for client in clients.changed if client in clients.facts}
+            publications.append(Publication(name, one.progress, one.is_new, one.candidate, facts))
         self._store.candidates.publish(publications, self._aside_unsaved)
         self._published_at = time.monotonic()
         self._aside_unsaved = []
         for follower in ahead.values():
             follower.published, follower.is_new = follower.progress, False
+            follower.learner.clients.changed.clear()
         return False
 
     def _refresh(self) -> None:
-        """Read activations and the sample of the collection, where they changed."""
+        """Read activations, the sample of the collection and the blocked clients, where they changed."""
         read, active = self._store.profiles.active(self._active_read)
         if read != self._active_read:
             self._active_read, self._active = read, active
         read, sample = self._store.candidates.sample(self._sample_read)
         if sample is not None:
             self._sample_read, self._sample = read, sample
+        read, blocked = self._store.clients.blocked(self._blocked_read)
+        if blocked is not None:
+            if blocked != self._blocked:  # learn again without them, or with them
+                self._followers.clear()
+                self._relearns = self._blocked_read >= 0
+            self._blocked_read, self._blocked = read, blocked
 
     def _learn(self, profile: str, n_pages: int, active: Version) -> bool:
         follower = self._followers.get(profile)
         if follower is None or (follower.active != active.number and self._last_choice(profile) != follower.choice):
             follower = self._followers[profile] = self._start(profile, n_pages, active)
         follower.active = active.number
-        if follower.position >= n_pages:
+        if follower.position >= n_pages and not follower.again:
+            if follower.relearns:
+                self._decide(profile, follower, active)
             return False
         follower.learner.sample = self._sample
-        for row in self._store.pages.after(profile, follower.position, BATCH):
+        for row in self._next(profile, follower):
             self._link.begin(profile, row.number)
             self._at = profile, int(row.number)
             try:
-                learnable = row.number not in self._aside[profile]
+                learnable = row.number not in self._aside[profile] and row.client not in self._blocked
                 if learnable and (row.signed or self._settings.learn_imported):
-                    follower.learner.learn(read_page(row), number=row.number, version=row.version)
+                    is_known = row.number <= follower.known
+                    follower.learner.learn(read_page(row), number=row.number, version=row.version, is_known=is_known)
             except Exception as error:  # it stays in the log, and the pages after it are still learned
                 logger.exception("page %s of profile %s cannot be learned from", row.number, profile)
                 self.set_aside(profile, int(row.number), f"{error!r:.500}")
@@ -168,7 +188,14 @@ class Learning:
                 follower.learner.update()
                 self._take_candidate(follower)
             follower.position = row.number  # only now: whoever waits for it wants the candidate of this page
-        return follower.position < n_pages
+        return follower.position < n_pages or follower.relearns
+
+    def _next(self, profile: str, follower: _Follower) -> list[Any]:
+        """Read the next pages."""
+        if not follower.again:
+            return self._store.pages.after(profile, follower.position, BATCH)
+        numbers = [follower.again.popleft() for _ in range(min(BATCH, len(follower.again)))]
+        return self._store.pages.rows(profile, numbers)
 
     def _take_candidate(self, follower: _Follower) -> None:
         follower.candidate, follower.is_new = ranking_of(follower.learner.candidate, self._sample), True
@@ -182,13 +209,34 @@ class Learning:
     def _start(self, profile: str, n_pages: int, active: Version) -> _Follower:
         # A user who rolls back or activates another version does not want what was learned until then.
         choice = self._store.profiles.last_choice(profile)
-        learner = clicks.ClickLearner(self._sample, n_bits=self._store.n_bits, secret=self._secret, random_state=0)
+        facts, published = self._store.clients.facts(profile), self._store.candidates.progress(profile)
+        learner = clicks.ClickLearner(
+            self._sample,
+            n_bits=self._store.n_bits,
+            secret=self._secret,
+            min_clients=self._settings.min_clients,
+            facts=facts,
+            random_state=0,
+        )
         learner.n_looks, learner.n_activated, decided = self._store.gate.count(profile, choice.n_pages)
-        position = max(choice.n_pages, n_pages - MEMORY)
+        again = deque(self._store.pages.newest(profile, choice.n_pages, MEMORY))
+        position = again[0] - 1 if again else n_pages
         self._aside.setdefault(profile, set()).update(self._store.candidates.set_aside(profile))
-        published = self._store.candidates.progress(profile)
         is_new = published is None or published.choice != choice.number  # no candidate instead of the one before
-        return _Follower(learner, choice.number, active.number, position, decided, published, is_new)
+        known = published.position if published is not None and facts else 0
+        return _Follower(
+            learner,
+            choice.number,
+            active.number,
+            position,
+            decided,
+            published,
+            is_new,
+            None,
+            known,
+            again,
+            self._relearns,
+        )
 
     def _decide(self, profile: str, follower: _Follower, active: Version) -> None:
         decision = follower.learner.decide(active.ranking.as_ranker(), active.number)
@@ -209,5 +257,8 @@ class Learning:
             "alarm": bool(decision.alarm),
         }
         candidate = follower.candidate if decision.activate and not undo else None
-        self._store.gate.record(profile, follower.position, figures, active.number, candidate, undo=undo)
-        follower.decided = follower.position
+        teachers = {client: round(share, 4) for client, share in follower.learner.teachers.items()}
+        self._store.gate.record(
+            profile, follower.position, figures, active.number, candidate, teachers, undo, again=follower.relearns
+        )
+        follower.decided, follower.relearns = follower.position, False

@@ -121,5 +121,9 @@ class Signer:
             raise ValueError(f"the page token must be at most {LIFETIME_S // 3600} hours old, got an older one")
         return page
 
+    def key_of(self, purpose: str) -> bytes:
+        """Derive a key for another purpose."""
+        return hmac.digest(self._key, purpose.encode(), "sha256")
+
     def _mac(self, payload: bytes) -> bytes:
         return hmac.digest(self._key, payload, "sha256")[:_MAC_BYTES]

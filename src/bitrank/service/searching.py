@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -92,6 +93,7 @@ class Searcher:
     ) -> None:
         self._collection, self._signer, self._settings, self._ranking = collection, signer, settings, ranking
         self._random = np.random.default_rng(settings.random_state)
+        self._draw_key = signer.key_of("explored items") if settings.random_state is None else self._random.bytes(32)
         self._sampled: tuple[Any, Codes] = None, collection.sample.codes
 
     def plan(self, query: SearchQuery, request: PageRequest) -> Plan:
@@ -192,17 +194,27 @@ class Searcher:
             known = {code.tobytes(), *(top.tobytes() for top in top_codes[start:end])}
             start = end
             row = sample.distances(code)
-            drawn.append(draw_by_rank(row, sample.codes, known, plan.n_explored, self._random, distinct=True))
-        present = is_in(sample.ids[np.concatenate(drawn)], self._collection.sorted_ids)
+            random = self._draw_of(plan)
+            drawn.append((draw_by_rank(row, sample.codes, known, plan.n_explored, random, distinct=True), random))
+        present = is_in(sample.ids[np.concatenate([rows for rows, _ in drawn])], self._collection.sorted_ids)
         start = 0
-        for at, rows in zip(exploring, drawn, strict=True):
-            pages[at] = self._mix(plans[at], tops[at], rows[present[start : start + len(rows)]])
+        for at, (rows, random) in zip(exploring, drawn, strict=True):
+            pages[at] = self._mix(plans[at], tops[at], rows[present[start : start + len(rows)]], random)
             start += len(rows)
         return pages
 
-    def _mix(self, plan: Plan, top: tuple[Ids, Distances], rows: Ids) -> tuple[list[int], Distances, list[bool]]:
+    def _draw_of(self, plan: Plan) -> np.random.Generator:
+        """One draw per client, query and hour: whoever searches again sees the same items explored."""
+        n_shown = 0 if plan.continued is None else len(plan.continued.shown)
+        what = (plan.request.client, plan.request.profile, n_shown, int(time.time() // 3600), plan.query.code.tobytes())
+        digest = hashlib.blake2b(repr(what).encode(), key=self._draw_key, digest_size=16).digest()
+        return np.random.Generator(np.random.SFC64(int.from_bytes(digest, "little")))
+
+    def _mix(
+        self, plan: Plan, top: tuple[Ids, Distances], rows: Ids, random: np.random.Generator
+    ) -> tuple[list[int], Distances, list[bool]]:
         sample = self._collection.sample
-        explored = place_at_random(len(top[0]), len(rows), self._random)
+        explored = place_at_random(len(top[0]), len(rows), random)
         ids, item_distances = np.empty(len(explored), np.int64), np.empty(len(explored), np.float32)
         ids[~explored], item_distances[~explored] = top
         ids[explored] = sample.ids[rows]

@@ -32,7 +32,7 @@ class Guard:
         A token is required of every request but /healthz, as a bearer token or as the password of basic authentication.
         Where there is an admin token, requests that change anything but the log of pages need that one. Without any,
         only requests addressed to a loopback name are answered: a page on another host cannot reach the service through
-        a host name of its own that points here. The rate is counted per client address.
+        a host name of its own that points here. The rate is counted per client address, or network of 64 bits.
     clients : Clients
     """
 
@@ -105,7 +105,7 @@ class Guard:
         host = headers.get(b"host", "")
         if self._is_open and _host_name(host) not in LOOPBACK:
             return 421, f"without a token this service answers requests to localhost only, not to {host!r:.80}"
-        if self._rate is not None and not self._rate.allows(self._clients.address(scope)):
+        if self._rate is not None and not self._rate.allows(self._clients.network(scope)):
             return 429, "too many requests from this address: try again in a second"
         if not self._is_open and scope["path"] != "/healthz":
             credentials = _credentials(headers.get(b"authorization", ""))

@@ -35,6 +35,7 @@ class Settings:
     learn_imported: bool = False
     canary: float = 0.05  # share of the pages of a version learned from clicks that Hamming distance ranks instead
     auto_rollback: bool = True
+    min_clients: int = 1  # nothing is decided by clicks of fewer
     random_state: int | None = None
 
     def __post_init__(self) -> None:
@@ -44,6 +45,8 @@ class Settings:
                 raise ValueError(f"{name} must be at least 0, got {value}")
         if self.explore > self.page_size:
             raise ValueError(f"explore must be at most {self.page_size}, the places of a page, got {self.explore}")
+        if self.min_clients < 1:
+            raise ValueError(f"min_clients must be at least 1, got {self.min_clients}")
         if not self.canary <= 1:
             raise ValueError(f"canary must be from 0 to 1, got {self.canary}")
         for token in (self.token, self.admin_token):

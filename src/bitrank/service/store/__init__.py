@@ -12,6 +12,7 @@ from bitrank.core.types import n_bytes
 from bitrank.index import Index
 from bitrank.service.engine_index import EngineIndex
 from bitrank.service.store.candidates import CandidateStore
+from bitrank.service.store.clients import ClientStore
 from bitrank.service.store.database import Database
 from bitrank.service.store.gate_log import GateLog
 from bitrank.service.store.items import ItemStore
@@ -44,6 +45,7 @@ class Store:
         self.profiles = ProfileStore(self._database)
         self.gate = GateLog(self._database)
         self.candidates = CandidateStore(self._database)
+        self.clients = ClientStore(self._database)
 
     def check_collection(self, index: Index | EngineIndex) -> None:
         """Check that the database belongs to this index, and remember a sample of its items for the next time.

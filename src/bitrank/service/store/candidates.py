@@ -7,13 +7,15 @@ of the collection for it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 
+from bitrank.clicks.robust import Facts
 from bitrank.core.types import Codes, n_bytes
+from bitrank.service.store.clients import write_facts
 from bitrank.service.store.database import Database, last_change, next_change
 from bitrank.service.store.rankings import Ranking, from_bytes, to_bytes
 from bitrank.service.store.tables import blobs, candidates, pages_set_aside
@@ -41,6 +43,7 @@ class Publication(NamedTuple):
     progress: Progress
     is_new: bool
     candidate: Ranking | None
+    facts: Mapping[str, Facts] = {}  # of the clients of whom more is known than was published
 
 
 class PageSetAside(NamedTuple):
@@ -70,7 +73,7 @@ class CandidateStore:
         rows = [(entry, _ranking_values(entry.candidate) if entry.is_new else {}) for entry in publications]
         with self._database.write() as connection:
             change = next_change(connection, "candidates")  # others that publish wait here
-            for (profile, progress, _, _), ranking in rows:
+            for (profile, progress, _, _, facts), ranking in rows:
                 row = candidates.c.profile == profile
                 known = connection.execute(sa.select(candidates.c.choice, candidates.c.position).where(row)).first()
                 if known is not None and progress < (known.choice, known.position):
@@ -80,6 +83,7 @@ class CandidateStore:
                     connection.execute(sa.insert(candidates), {"profile": profile, "ranked": change} | values)
                 else:
                     connection.execute(sa.update(candidates).where(row).values(values))
+                write_facts(connection, profile, facts)
             for page in aside:
                 key = sa.and_(pages_set_aside.c.profile == page.profile, pages_set_aside.c.number == page.number)
                 if connection.execute(sa.select(pages_set_aside.c.number).where(key)).first() is None:

@@ -33,12 +33,15 @@ class GateLog:
         figures: dict[str, Any],
         active: int,
         candidate: Ranking | None,
-        *,
+        clients: dict[str, float] | None = None,
         undo: bool = False,
+        *,
+        again: bool = False,
     ) -> int | None:
         """Log what the gate found after n pages; a candidate that passed becomes a version and is activated.
 
-        With `undo` the last activation is undone instead.
+        With `undo` the last activation is undone instead. `clients` taught the candidate. With `again`, what was found
+        after as many pages before is replaced.
 
         Does nothing where another process decided at the same page, and activates nothing where the active version
         has changed meanwhile. Returns the number of the new version, if any.
@@ -46,6 +49,10 @@ class GateLog:
         try:
             with self._database.write() as connection:
                 lock_profile(connection, profile)
+                if again:
+                    connection.execute(
+                        sa.delete(quality).where(quality.c.profile == profile, quality.c.n_pages == n_pages)
+                    )
                 row = {"profile": profile, "n_pages": n_pages, "time": time.time(), "figures": json.dumps(figures)}
                 connection.execute(sa.insert(quality), row)
                 if read_activations(connection, profile)[-1].version != active:
@@ -54,7 +61,8 @@ class GateLog:
                     roll_back(connection, profile, "alarm")
                 if undo or candidate is None:
                     return None
-                number = add_version(connection, profile, candidate, "clicks", figures, n_pages, active).number
+                made = add_version(connection, profile, candidate, "clicks", figures, n_pages, active, clients)
+                number = made.number
                 activate_version(connection, profile, number, "gate", n_pages)
                 return number
         except sa.exc.IntegrityError:

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from bitrank.service.store.tables import facts, metadata
 
-FORMAT = 6
+FORMAT = 7
 # The statements that turn the previous format into each new one. Never change an entry: add one.
 MIGRATIONS = {
     2: (  # `n_clicks` counted pages
@@ -23,6 +23,7 @@ MIGRATIONS = {
     4: (),  # a new table, `requests`
     5: ("ALTER TABLE versions ADD COLUMN ranker BYTEA",),
     6: (),  # new tables, `candidates` and `pages_set_aside`
+    7: ("ALTER TABLE versions ADD COLUMN clients TEXT",),  # and new tables, `clients` and `blocked_clients`
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,34 @@ class PageLog:
 
     def after(self, profile: str, number: int, limit: int) -> list[Any]:
         """Read the next rows of a profile's log, oldest first; `read_page` makes pages of them."""
-        query = sa.select(pages).where(pages.c.profile == profile, pages.c.number > number)
+        return self._rows(sa.and_(pages.c.profile == profile, pages.c.number > number), limit)
+
+    def rows(self, profile: str, numbers: list[int]) -> list[Any]:
+        """Read these rows of a profile's log, oldest first."""
+        return self._rows(sa.and_(pages.c.profile == profile, pages.c.number.in_(numbers)), len(numbers))
+
+    def _rows(self, condition: sa.ColumnElement[bool], limit: int) -> list[Any]:
+        query = sa.select(pages).where(condition).order_by(pages.c.number).limit(limit)
         with self._database.read() as connection:
-            return list(connection.execute(query.order_by(pages.c.number).limit(limit)))
+            return list(connection.execute(query))
+
+    def newest(self, profile: str, after: int, n: int) -> list[int]:
+        """Numbers of the newest pages after a page, at most n; no client has more of them than it must."""
+        name = sa.func.coalesce(pages.c.client, pages.c.key)
+        query = sa.select(pages.c.number, name).where(pages.c.profile == profile, pages.c.number > after)
+        with self._database.read() as connection:
+            known = [(int(number), client) for number, client in connection.execute(query)]
+        counts = np.sort(np.array([*Counter(client for _, client in known).values()], np.int64))
+        if counts.sum() > n:
+            most = next(m for m in range(counts[-1], -1, -1) if np.minimum(counts, m).sum() <= n)
+            taken: Counter[str] = Counter()
+            kept = []
+            for number, client in sorted(known, reverse=True):
+                taken[client] += 1
+                if taken[client] <= most:
+                    kept.append((number, client))
+            known = kept
+        return sorted(number for number, _ in known)
 
     def answered(self, profile: str, items: list[int]) -> set[int]:
         """Tell which items were the query of a page of a profile."""

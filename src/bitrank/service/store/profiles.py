@@ -35,6 +35,7 @@ class Version(NamedTuple):
     n_pages: int
     figures: dict[str, Any]
     ranker: Ranker | None = None
+    clients: dict[str, float] | None = None  # who taught it, with their shares of the evidence
 
     @property
     def ranking(self) -> Ranking:
@@ -43,7 +44,7 @@ class Version(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         """What is known of it apart from how it ranks."""
-        hidden = ("profile", "weights", "ranker")
+        hidden = ("profile", "weights", "ranker", "clients")
         facts = {name: value for name, value in self._asdict().items() if name not in hidden}
         return facts | {"kind": self.ranking.kind}
 
@@ -53,7 +54,7 @@ class Activation(NamedTuple):
 
     number: int
     version: int
-    reason: str  # "start", "gate", "user", "rollback" or, a rollback by itself, "alarm"
+    reason: str  # "start", "gate", "user", "rollback", "block" or, a rollback by itself, "alarm"
     n_pages: int
     time: float
 
@@ -111,7 +112,7 @@ class ProfileStore:
 
     def last_choice(self, profile: str) -> Activation:
         """Read the last activation by a user: learning begins after it."""
-        return [entry for entry in self.activations(profile) if entry.reason not in ("gate", "alarm")][-1]
+        return [entry for entry in self.activations(profile) if entry.reason not in ("gate", "alarm", "block")][-1]
 
     def active(self, changed_after: int) -> tuple[int, dict[str, Version]]:
         """Read the number of the last activation of any profile and, if it changed, every active version."""
@@ -142,6 +143,8 @@ def active_stack(log: Iterable[Activation]) -> list[int]:
     for entry in log:
         if entry.reason in ("rollback", "alarm"):
             stack.pop()
+        elif entry.reason == "block":  # back to the newest version that the client did not teach
+            del stack[stack.index(entry.version) + 1 :]
         else:
             stack.append(entry.version)
     return stack
@@ -186,6 +189,7 @@ def add_version(
     figures: dict[str, Any],
     n_pages: int | None = None,
     made_from: int | None = None,
+    clients: dict[str, float] | None = None,
 ) -> Version:
     """Insert the next version of a profile, within a transaction."""
     n_logged = lock_profile(connection, profile)
@@ -193,7 +197,7 @@ def add_version(
     number = int(connection.execute(newest).scalar_one()) + 1
     n_pages = n_logged if n_pages is None else n_pages
     version = Version(
-        profile, number, time.time(), ranking.weights, made_from, origin, n_pages, figures, ranking.ranker
+        profile, number, time.time(), ranking.weights, made_from, origin, n_pages, figures, ranking.ranker, clients
     )
     _insert_version(connection, version)
     return version
@@ -221,6 +225,7 @@ def _insert_version(connection: sa.Connection, version: Version) -> None:
     row = version._asdict()
     row |= {"weights": version.weights.astype("<f4").tobytes(), "ranker": to_bytes(version.ranker)}
     row |= {"figures": json.dumps(version.figures)}
+    row |= {"clients": None if version.clients is None else json.dumps(version.clients)}
     connection.execute(sa.insert(versions), row)
 
 
@@ -231,7 +236,9 @@ def _with_ranker(row: Any) -> Version:
 def _read_version(row: Any, ranker: Ranker | None) -> Version:
     weights = np.frombuffer(row.weights, "<f4").astype(np.float32)
     figures = json.loads(row.figures)
-    return Version(row.profile, row.number, row.time, weights, row.made_from, row.origin, row.n_pages, figures, ranker)
+    clients = None if row.clients is None else json.loads(row.clients)
+    facts = row.made_from, row.origin, row.n_pages, figures, ranker, clients
+    return Version(row.profile, row.number, row.time, weights, *facts)
 
 
 def _join(left: sa.FromClause, column: str, right: sa.FromClause) -> Any:

@@ -70,7 +70,7 @@ pages = sa.Table(
     _required("shown", sa.Text),
     _required("shown_codes", sa.LargeBinary),
     _required("signed", sa.Boolean, server_default=sa.false()),
-    sa.Column("client", sa.String(64)),  # who answered; unknown in a page that is not signed
+    sa.Column("client", sa.String(64)),  # who answered; a page without one counts as a client of its own
     sa.UniqueConstraint("profile", "number"),
 )
 versions = sa.Table(
@@ -85,6 +85,7 @@ versions = sa.Table(
     _required("origin", sa.String(20)),
     _required("n_pages", sa.BigInteger),
     _required("figures", sa.Text),
+    sa.Column("clients", sa.Text),  # who taught a version that was learned from clicks: shares of its evidence, as JSON
 )
 activations = sa.Table(
     "activations",
@@ -117,6 +118,25 @@ candidates = sa.Table(
     _required("ranked", sa.BigInteger),
     sa.Column("weights", sa.LargeBinary),
     sa.Column("ranker", sa.LargeBinary),
+)
+# What the learner knows of every client, up to the position that it published: sums as `bitrank.clicks.robust` keeps
+# them, and whether its clicks go against the rest.
+clients = sa.Table(
+    "clients",
+    metadata,
+    _profile(),
+    sa.Column("client", sa.String(64), primary_key=True),
+    _required("n_pages", sa.BigInteger),
+    _required("sums", sa.LargeBinary),
+    _required("taste", sa.LargeBinary),
+    _required("left_out", sa.Boolean),
+)
+# Clients whose pages an operator forbids to learn from, in any profile.
+blocked_clients = sa.Table(
+    "blocked_clients",
+    metadata,
+    sa.Column("client", sa.String(64), primary_key=True),
+    _required("time", sa.Double),
 )
 # Pages that could not be learned from, and why.
 pages_set_aside = sa.Table(
