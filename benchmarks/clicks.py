@@ -1,8 +1,11 @@
 """Learning from clicks of simulated users on the embedded digits, each figure beside its bar.
 
-`python benchmarks/clicks.py [users] [poisoning] [new] [alarm]` runs these parts, or all, and writes one section per
-part to benchmarks/results/clicks.json. `users`: honest clicks, and 30 % or 100 % of the pages clicked at random.
-`poisoning`: a fifth of the clients are vandals, one strategy at a time, for 2000 pages; 1000 honest pages follow.
+`python benchmarks/clicks.py [users] [poisoning] [flood] [near] [promotion] [adaptive] [new] [alarm]` runs these parts, or
+all, and writes one section per part to benchmarks/results/clicks.json. `users`: honest clicks, and 30 % or 100 % of the
+pages clicked at random. `poisoning`: a fifth of the clients are vandals, one strategy at a time, for 2000 pages; 1000
+honest pages follow. `flood`: one client sends 99 of 100 pages. `near`: a fifth of the clients click near items of other classes, 16 of
+20 places explore. `promotion`: a tenth of the clients promote one item for one query; 400 honest pages follow.
+`adaptive`: strategies written with the defence at hand, by 1, 3, 10, 20 and 30 % of the clients.
 `new`: a class that arrives after learning. `alarm`: versions of an operator, bad and good, twenty seeds, until the gate
 replaces them and for at least 1000 pages.
 
@@ -17,7 +20,7 @@ from typing import Any
 import numpy as np
 from report import RESULTS, Figure, Report, parse_parts
 from threadpoolctl import threadpool_limits
-from vandals import ATTACKS
+from vandals import ADAPTIVE, ATTACKS, NearWrong, Promotion
 
 from bitrank import ITQ, QueryVectorRanker, RankingSVM
 from bitrank.clicks import ClickLearner
@@ -67,7 +70,7 @@ class Service:
 
     def __init__(self, data: Digits, seed: int, given: Any = None) -> None:
         self.data, self.random = data, np.random.default_rng(seed)
-        self.learner = ClickLearner(data.codes, secret=bytes([seed]), random_state=seed)
+        self.learner = ClickLearner(data.codes, secret=bytes([seed]), min_clients=10, random_state=seed)
         self.active, self.version, self.gains, self.first, self.n_alarms = given, 1, [data.gain(given)], 0, 0
         self.first_alarm, self.given = 0, given
 
@@ -148,6 +151,99 @@ def poisoning(report: Report, seeds: range, attacked: int = 2000, after: int = 1
             )
 
 
+def flood(report: Report, seeds: range, honest: int = 300, flooded: int = 4000) -> None:
+    """Let one client send 99 of 100 pages, after honest ones."""
+    for seed in seeds:
+        data = Digits(seed)
+        people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS, random_state=seed)
+        vandal = ATTACKS["useless bits"](data.codes, data.y, n_clients=1, random_state=seed)
+        service = Service(data, seed)
+        for _ in range(honest):
+            service.answer(people)
+        before = service.gains[-1]
+        for number in range(flooded):
+            service.answer(vandal if number % 100 else people)
+        least = np.min([before, *service.gains], axis=0)
+        report.add(
+            f"one client, seed {seed}",
+            least_map_gain=Figure(least[0], least=POISONED_LOSS),
+            least_p10_gain=Figure(least[1], least=POISONED_LOSS),
+            rollbacks=Figure(service.n_alarms, most=0),
+            share=Figure(service.learner.teachers.get("vandal 0", 0.0), most=0.02),
+        )
+
+
+def near(report: Report, seeds: range, n_pages: int = 2000) -> None:
+    """Let a fifth of the clients click near items of other classes, where most places explore."""
+    n_vandals, honest = round(VANDALS * N_CLIENTS), np.zeros(2)
+    for seed in seeds:
+        data = Digits(seed)
+        for name in ("none", "near items of other classes"):
+            options = {"n_explored": 16, "random_state": seed}
+            people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS - n_vandals, **options)
+            vandals = people if name == "none" else NearWrong(data.codes, data.y, n_clients=n_vandals, **options)
+            service, random = Service(data, seed), np.random.default_rng(seed)
+            for _ in range(n_pages):
+                service.answer(vandals if random.random() < VANDALS else people)
+            gain = service.gains[-1]
+            honest = gain if name == "none" else honest
+            report.add(
+                f"{name}, seed {seed}",
+                map_gain=Figure(gain[0], least=0.5 * honest[0]),
+                p10_gain=Figure(gain[1], least=0.5 * honest[1]),
+                vandals_left_out=sum(client.startswith("vandal") for client in service.learner.dropped),
+                users_left_out=sum(client.startswith("user") for client in service.learner.dropped),
+            )
+
+
+def promotion(report: Report, seeds: range, attacked: int = 1500, after: int = 400) -> None:
+    """Let a tenth of the clients promote one item for one query."""
+    for seed in seeds:
+        data = Digits(seed)
+        people = SimulatedUsers(data.codes, data.y, n_clients=90, random_state=seed)
+        vandals = Promotion(data.codes, data.y, n_clients=10, random_state=seed)
+        service, random = Service(data, seed), np.random.default_rng(seed)
+        for _ in range(attacked):
+            service.answer(vandals if random.random() < 0.1 else people)
+        during = vandals.rank(vandals.query, service.learner.candidate)
+        for _ in range(after):
+            service.answer(people)
+        service.learner.update()
+        report.add(
+            f"one item for one query, seed {seed}",
+            rank_before=vandals.rank(vandals.query, None),
+            rank=Figure(during, least=20),
+            rank_after=Figure(vandals.rank(vandals.query, service.learner.candidate), least=20),
+        )
+
+
+def adaptive(report: Report, seeds: range, n_pages: int = 1500) -> None:
+    """Let more and more clients follow strategies that know the defence."""
+    for seed in seeds:
+        data = Digits(seed)
+        for name, attack in ADAPTIVE.items():
+            for n_vandals in (1, 3, 10, 20, 30):
+                people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS - n_vandals, random_state=seed)
+                vandals = attack(data.codes, data.y, n_clients=n_vandals, random_state=seed)
+                service, random = Service(data, seed), np.random.default_rng(seed)
+                for _ in range(n_pages):
+                    service.answer(vandals if random.random() < n_vandals / N_CLIENTS else people)
+                service.learner.update()
+                figures: dict[str, Any] = {}
+                if isinstance(vandals, Promotion):
+                    ranks = [vandals.rank(int(query), service.learner.candidate) for query in vandals.near]
+                    figures = {"rank_before": np.median([vandals.rank(int(query), None) for query in vandals.near])}
+                    figures |= {"rank": np.median(ranks), "in_first_20": np.mean(np.array(ranks) <= 20)}
+                report.add(
+                    f"{name}, {n_vandals}%, seed {seed}",
+                    map_gain=service.gains[-1][0],
+                    p10_gain=service.gains[-1][1],
+                    least_map_gain=np.min(service.gains, axis=0)[0],
+                    **figures,
+                    vandals_left_out=sum(client.startswith("vandal") for client in service.learner.dropped),
+                )
+
+
 def new(report: Report, seeds: range, n_pages: int = 2000) -> None:
     """Learn from pages of nine digits, then search for the tenth."""
     for seed in seeds:
@@ -204,7 +300,16 @@ def alarm(report: Report, seeds: range, n_pages: int = 1000) -> None:
             report.add(f"{name}, seed {seed}", map_gain=gain[0], p10_gain=gain[1], **figures)
 
 
-PARTS = {"users": users, "poisoning": poisoning, "new": new, "alarm": alarm}
+PARTS = {
+    "users": users,
+    "poisoning": poisoning,
+    "flood": flood,
+    "near": near,
+    "promotion": promotion,
+    "adaptive": adaptive,
+    "new": new,
+    "alarm": alarm,
+}
 SEEDS = {"alarm": 20}
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.clicks.page import Page
 from bitrank.clicks.simulate import SimulatedUsers
-from bitrank.core.codes import unpack
+from bitrank.core.codes import distances, unpack
 from bitrank.core.types import Rows
 
 Flags = npt.NDArray[np.bool_]
@@ -84,6 +85,78 @@ class CoarseTaste(Vandals):
         return np.asarray(numbers[shown] % 2 == numbers[query] % 2)
 
 
+class NearWrong(Vandals):
+    """Click near items of other classes: they agree with Hamming distance about what is far."""
+
+    def _clicks(self, query: int, shown: Rows, explored: Flags) -> Flags:
+        to_all = distances(self._codes[[query]], self._codes, threads=1)[0]
+        near = to_all[shown] <= np.partition(to_all, len(to_all) // 50)[len(to_all) // 50]
+        return np.asarray((self._labels[shown] != self._labels[query]) & near)
+
+
+class Camouflage(NearWrong):
+    """Be an honest user on every second page, so that no statistic of the client stands out for long."""
+
+    def _clicks(self, query: int, shown: Rows, explored: Flags) -> Flags:
+        if self._random.random() < 0.5:
+            return SimulatedUsers._clicks(self, query, shown, explored)
+        return super()._clicks(query, shown, explored)
+
+
+class Promotion(Vandals):
+    """Promote one item of another class for one query, from beyond rank 100: one page each, and honest pages besides.
+
+    The item is on every such page, as if each vandal had searched until exploration showed it. With `around`, vandals
+    share the work: each asks another of the nearest items, so that no query and no pair is asked twice; and they click
+    what an honest user would beside the target.
+    """
+
+    around = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.query = int(self._random.integers(len(self._codes)))
+        order = self._distances(self.query, None).argsort(kind="stable")
+        order = order[order != self.query]
+        self.near = order[:20]
+        self.target = int(next(row for row in order[120:] if self._labels[row] != self._labels[self.query]))
+        self._answered: set[str] = set()
+
+    def page(self, ranker: Any = None) -> Page:
+        """Answer the query once per client, and other pages honestly."""
+        client = f"{self.name} {self._random.integers(self._n_clients)}"
+        if client in self._answered:
+            page = super().page(ranker)
+            page.client = client
+            return page
+        self._answered.add(client)
+        query = int(self.near[len(self._answered) % len(self.near)]) if self.around else self.query
+        to_all = self._distances(query, ranker)
+        to_all[[query, self.target]] = np.inf
+        top = to_all.argsort(kind="stable")[: self._n_top]
+        far = self._random.permutation(len(self._codes))[: self._n_explored - 1]
+        shown = self._random.permutation(np.concatenate([top, far, [self.target]]))
+        clicked = shown == self.target
+        if self.around:
+            clicked |= SimulatedUsers._clicks(self, query, shown, clicked)
+        explored = ~np.isin(shown, top)
+        return Page(self._codes[query], self._codes[shown], clicked, explored, client)
+
+    def _clicks(self, query: int, shown: Rows, explored: Flags) -> Flags:
+        return SimulatedUsers._clicks(self, query, shown, explored)
+
+    def rank(self, query: int, ranker: Any) -> float:
+        """Rank of the target for a query; ties take the middle of their places."""
+        to_all = self._distances(query, ranker)
+        return float((to_all < to_all[self.target]).sum() + ((to_all == to_all[self.target]).sum() + 1) / 2)
+
+
+class SharedPromotion(Promotion):
+    """Promote one item for a neighbourhood: no two vandals ask the same query."""
+
+    around = True
+
+
 ATTACKS: dict[str, type[Vandals]] = {
     "big pages": BigPages,
     "replay": Replay,
@@ -94,3 +167,5 @@ ATTACKS: dict[str, type[Vandals]] = {
     "explored only": ExploredOnly,
     "coarse taste": CoarseTaste,
 }
+# Written with the defence at hand.
+ADAPTIVE: dict[str, type[Vandals]] = {"camouflage": Camouflage, "shared promotion": SharedPromotion}

@@ -25,6 +25,7 @@ DEFAULTS = {
     "canary": 0.05,
     "no_auto_rollback": False,
     "rate": 500.0,
+    "min_clients": None,
 }
 
 
@@ -110,6 +111,12 @@ def add_parser(commands: Any) -> None:
         help="keep a version that was learned from clicks also when clicks say that Hamming distance ranks better",
     )
     add("--rate", type=float, help="requests per second, client and worker, 0 for no limit (default: 500)")
+    add(
+        "--min-clients",
+        type=int,
+        help="clients who must have clicked before their clicks change the ranking (default: 10; on loopback without "
+        "--proxy 1, so that one person may teach)",
+    )
     add(
         "--image-origin",
         action="append",
@@ -203,9 +210,17 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         proxies=tuple(arguments.proxy),
         canary=arguments.canary,
         auto_rollback=not arguments.no_auto_rollback,
+        min_clients=_min_clients(arguments),
         sessions=arguments.clients == "session",
         access_log=arguments.access_log,
     )
+
+
+def _min_clients(arguments: argparse.Namespace) -> int:
+    from bitrank.service.settings import LOOPBACK
+
+    alone = arguments.host in LOOPBACK and not arguments.proxy
+    return (1 if alone else 10) if arguments.min_clients is None else arguments.min_clients
 
 
 def _token(path: Path | None, variable: str) -> str | None:

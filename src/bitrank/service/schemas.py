@@ -21,6 +21,7 @@ MAX_DEPTH = 16
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]
 PROFILE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+ClientName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
 ProfileName = Annotated[str, Field(pattern=PROFILE_PATTERN)]
 CodeText = Annotated[str, Field(min_length=1, max_length=MAX_CODE_TEXT, description="hex digits or base64")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -132,7 +133,7 @@ class ImportedPage(Request):
     key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
     profile: ProfileName | None = None
     version: VersionNumber | Literal["candidate"] | None = None
-    client: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")] | None = None
+    client: ClientName | None = None
     query: QueryBy
     shown: Annotated[list[Shown], Field(min_length=1, max_length=MAX_SHOWN, description="in the order of the page")]
     clicked: Annotated[list[Id], Field(max_length=MAX_SHOWN)]
@@ -280,6 +281,26 @@ class VersionWhole(VersionShown):
     """A version with its weights, one per bit: of a ranker that has others for every query, their mean."""
 
     weights: list[float]
+    clients: dict[str, float] | None = Field(description="who taught it by clicks, with their shares of the evidence")
+
+
+class ClientShown(BaseModel):
+    """A client who clicked."""
+
+    client: str
+    n_pages: int
+    share: float = Field(description="of the evidence: at most 2 % or one page, whatever it sends")
+    agreement: float | None = Field(description="how often Hamming distance ranks its clicks alike; chance is one half")
+    left_out: bool = Field(description="its clicks go against the rest: they teach nothing")
+    blocked: bool = Field(description="an operator said so")
+
+
+class Blocked(BaseModel):
+    """Whether a client is blocked now, and whether that is new."""
+
+    client: str
+    blocked: bool
+    changed: bool
 
 
 class Candidate(BaseModel):

@@ -9,6 +9,7 @@ import numpy as np
 import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
+from bitrank.clicks.window import page_weights
 from bitrank.core.checks import check_weights
 from bitrank.service import schemas
 from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
@@ -20,6 +21,7 @@ from bitrank.service.store.requests import Outcome, RequestKey
 
 Name = Annotated[schemas.ProfileName, Path()]
 VersionId = Annotated[int, Path(ge=1, lt=2**31)]
+ClientId = Annotated[schemas.ClientName, Path()]
 
 
 def routes(service: Service) -> APIRouter:
@@ -146,8 +148,9 @@ def routes(service: Service) -> APIRouter:
         """Show a version with its weights."""
         check_profile(name)
         stored = read_version(name, number)
+        active = stored.number == service.active(name).number
         return schemas.VersionWhole(
-            **stored.facts(), active=stored.number == service.active(name).number, weights=stored.weights.tolist()
+            **stored.facts(), active=active, weights=stored.weights.tolist(), clients=stored.clients
         )
 
     @router.get("/profiles/{name}/candidate")
@@ -184,6 +187,44 @@ def routes(service: Service) -> APIRouter:
 
         return apply_activation(name, once, write)
 
+    @router.get("/profiles/{name}/clients")
+    def clients(name: Name, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> list[schemas.ClientShown]:
+        """List the clients who clicked, busiest first, with what is known of them."""
+        check_profile(name)
+        facts, blocked = service.store.clients.facts(name), service.store.clients.blocked()[1] or set()
+        n_pages = {client: one.n_pages for client, one in facts.items()}
+        weights = page_weights(n_pages, {client for client, one in facts.items() if one.left_out} | blocked)
+        total = sum(weights[client] * n for client, n in n_pages.items()) or 1.0
+        shown = [
+            schemas.ClientShown(
+                client=client,
+                n_pages=one.n_pages,
+                share=weights[client] * one.n_pages / total,
+                agreement=one.sums[0, 1] / one.sums[0, 0] if one.sums[0, 0] else None,
+                left_out=one.left_out,
+                blocked=client in blocked,
+            )
+            for client, one in facts.items()
+        ]
+        gone = [_blocked(client) for client in sorted(blocked - facts.keys())]
+        return sorted([*shown, *gone], key=lambda one: (-one.n_pages, one.client))[:limit]
+
+    @router.post("/clients/{client}/block")
+    def block(client: ClientId) -> schemas.Blocked:
+        """Learn from no page of a client, in no profile; versions that it taught are rolled back now."""
+        changed = service.store.clients.block(client)
+        with after_commit():
+            service.refresh_active()
+        service.wake()
+        return schemas.Blocked(client=client, blocked=True, changed=changed)
+
+    @router.post("/clients/{client}/unblock")
+    def unblock(client: ClientId) -> schemas.Blocked:
+        """Learn from a client's pages again."""
+        changed = service.store.clients.unblock(client)
+        service.wake()
+        return schemas.Blocked(client=client, blocked=False, changed=changed)
+
     @router.get("/profiles/{name}/unanswered")
     def unanswered(name: Name) -> schemas.Unanswered:
         """Draw an item that was the query of no answered page; null where there is none among a thousand."""
@@ -200,3 +241,7 @@ def routes(service: Service) -> APIRouter:
         return [schemas.Quality(**finding) for finding in service.store.gate.findings(name, limit)]
 
     return router
+
+
+def _blocked(client: str) -> schemas.ClientShown:
+    return schemas.ClientShown(client=client, n_pages=0, share=0.0, agreement=None, left_out=False, blocked=True)
