@@ -1,11 +1,11 @@
 """Learning from clicks of simulated users on the embedded digits, each figure beside its bar.
 
-`python benchmarks/clicks.py [users] [poisoning] [flood] [near] [promotion] [adaptive] [new] [alarm]` runs these parts, or
-all, and writes one section per part to benchmarks/results/clicks.json. `users`: honest clicks, and 30 % or 100 % of the
-pages clicked at random. `poisoning`: a fifth of the clients are vandals, one strategy at a time, for 2000 pages; 1000
-honest pages follow. `flood`: one client sends 99 of 100 pages. `near`: a fifth of the clients click near items of other classes, 16 of
-20 places explore. `promotion`: a tenth of the clients promote one item for one query; 400 honest pages follow.
-`adaptive`: strategies written with the defence at hand, by 1, 3, 10, 20 and 30 % of the clients.
+`python benchmarks/clicks.py [users] [poisoning] [flood] [near] [promotion] [adaptive] [new] [alarm]` runs these parts,
+or all, and writes one section per part to benchmarks/results/clicks.json. `users`: honest clicks, and 30 % or 100 % of
+the pages clicked at random. `poisoning`: a fifth of the clients are vandals, one strategy at a time, for 2000 pages;
+1000 honest pages follow. `flood`: one client sends 99 of 100 pages. `near`: a fifth of the clients click near items of
+other classes, 16 of 20 places explore. `promotion`: a tenth of the clients promote one item for one query; 400 honest
+pages follow. `adaptive`: strategies written with the defence at hand, by 1, 3, 10, 20 and 30 % of the clients.
 `new`: a class that arrives after learning. `alarm`: versions of an operator, bad and good, twenty seeds, until the gate
 replaces them and for at least 1000 pages.
 

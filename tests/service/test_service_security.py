@@ -14,7 +14,7 @@ from threads import wait_until
 
 from bitrank.index import Index
 from bitrank.service import sources
-from bitrank.service.clients import Clients
+from bitrank.service.clients import CLIENTS_OF_48, SESSIONS, Clients
 from bitrank.service.security import MAX_BODY, Rate
 
 TOKEN = "0123456789abcdef0123"
@@ -125,6 +125,9 @@ def scope(peer, *forwarded, cookie=None):
         ("10.0.0.1", ["198.51.100.7, nonsense"], "10.0.0.1"),
         ("10.0.0.1", ["10.0.0.3"], "10.0.0.3"),
         ("::ffff:10.0.0.1", ["2001:db8::5"], "2001:db8::5"),
+        ("10.0.0.1", ["198.51.100.7:5678"], "198.51.100.7"),
+        ("10.0.0.1", ["[2001:db8::5]:443"], "2001:db8::5"),
+        ("10.0.0.1", ["203.0.113.9, 10.0.0.2:80"], "203.0.113.9"),
     ],
 )
 def test_forwarded_addresses_are_believed_of_configured_proxies_only(peer, forwarded, address):
@@ -143,6 +146,18 @@ def test_clients_behind_a_proxy_have_a_rate_each(tmp_path):
         assert 429 in same
 
 
+def test_clients_of_one_network_share_a_rate_and_few_names(tmp_path):
+    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    with serving(source, tmp_path, rate=1.0, proxies=("127.0.0.1",)) as client:
+        addresses = [f"2001:db8::{number:x}" for number in range(20)]
+        statuses = [
+            client.get("/collection", headers={"x-forwarded-for": address}).status_code for address in addresses
+        ]
+        assert statuses.count(200) < 10
+        names = {client.service.clients.name(f"2001:db8:0:{number:x}::1") for number in range(500)}
+        assert 1 < len(names) <= CLIENTS_OF_48
+
+
 def test_a_session_is_known_by_its_signed_cookie(tmp_path):
     source = sources.Source("codes", Index(CODES), sources.NoItems())
     with serving(source, tmp_path, sessions=True) as client:
@@ -157,9 +172,12 @@ def test_a_session_is_known_by_its_signed_cookie(tmp_path):
         assert "set-cookie" not in client.get("/", headers={"cookie": value}).headers
         for forged in (value[:-1] + "g", value.replace("=", "=f"), "bitrank_session=1.2", "bitrank_session=\xff"):
             assert clients.of(scope("192.0.2.1", cookie=forged)) == clients.name("192.0.2.1")
-        client.cookies.clear()
-        other = client.get("/").headers["set-cookie"].partition(";")[0]
-        assert other != value
+        values = set()
+        for _ in range(100):
+            client.cookies.clear()
+            values.add(client.get("/").headers["set-cookie"].partition(";")[0])
+        assert 1 < len(values) <= SESSIONS, "whoever asks for a hundred sessions has a few"
+        assert value in values
         client.cookies.clear()
         page = client.post("/search", json={"item": 0}, headers={"cookie": value}).json()
         client.post("/feedback", json={"page_token": page["page_token"], "clicked": []})
