@@ -25,7 +25,6 @@ DEFAULTS = {
     "canary": 0.05,
     "no_auto_rollback": False,
     "rate": 500.0,
-    "min_clients": None,
 }
 
 
