@@ -46,6 +46,10 @@ class Segments:
 class Weightings:
     def __init__(self, weights: npt.NDArray[np.float32], order: npt.NDArray[np.uint16]) -> None: ...
 
+Chosen = tuple[
+    npt.NDArray[np.int64], npt.NDArray[np.float32], int, npt.NDArray[np.int64]
+]  # blocks, floors, n_sure, n_read
+
 def search(
     queries: npt.NDArray[np.uint8],
     weights: Weightings,
@@ -53,6 +57,7 @@ def search(
     ids: npt.NDArray[np.int64],
     distances: npt.NDArray[np.float32],
     threads: int,
+    chosen: Chosen | None = None,
 ) -> None: ...
 def search_whole(
     queries: npt.NDArray[np.uint8],
@@ -65,6 +70,7 @@ def search_whole(
     ids: npt.NDArray[np.int64],
     distances: npt.NDArray[np.float32],
     threads: int,
+    chosen: Chosen | None = None,
 ) -> None: ...
 def search_radius(
     queries: npt.NDArray[np.uint8], weights: Weightings, segments: Segments, radius: float, threads: int

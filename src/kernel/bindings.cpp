@@ -20,6 +20,7 @@
 #include "learn/gram.hpp"
 #include "memory.hpp"
 #include "paths.hpp"
+#include "search/chosen.hpp"
 #include "search/distances.hpp"
 #include "search/layout.hpp"
 #include "search/search.hpp"
@@ -44,6 +45,9 @@ using Bits = Vector<const std::uint16_t>;
 using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::uint8_t, 4>,
                                  Array<const std::uint8_t, 3>, Vector<const std::int64_t>, Vector<const std::int64_t>,
                                  std::optional<Vector<const std::uint64_t>>, std::optional<Codes>>;
+
+// blocks, floors, n_sure, n_read
+using ChosenArrays = std::tuple<Matrix<const std::int64_t>, Matrix<const float>, std::size_t, Vector<std::int64_t>>;
 
 void require(bool condition, const char *message) {
     if (!condition) throw std::invalid_argument(message);
@@ -215,6 +219,25 @@ bitrank::Whole whole_of(const Codes &queries, const Weights &weights, const Bits
             .scanner = chosen_path().scanner};
 }
 
+// The nearest rows of all blocks, or of chosen ones; a checked call, without the GIL.
+std::vector<std::vector<bitrank::Hit>> hits_of(const bitrank::Search &task, const std::optional<ChosenArrays> &arrays) {
+    if (!arrays) return bitrank::search(task);
+    const auto &[blocks, floors, n_sure, n_read] = *arrays;
+    return bitrank::search_chosen(task, {blocks.data(), floors.data(), blocks.shape(1), n_sure}, n_read.data());
+}
+
+void check_chosen(const bitrank::Search &task, const std::optional<ChosenArrays> &arrays) {
+    if (!arrays) return;
+    const auto &[blocks, floors, n_sure, n_read] = *arrays;
+    require(blocks.shape(0) == task.n_queries && floors.shape(0) == task.n_queries && floors.shape(1) == blocks.shape(1) &&
+                n_read.shape(0) == task.n_queries,
+            "blocks and floors must be (n_queries, n_blocks), and n_read (n_queries)");
+    std::int64_t n_blocks = 0;
+    for (const bitrank::Segment &segment : task.segments) n_blocks += static_cast<std::int64_t>(segment.n_blocks());
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+        require(blocks.data()[i] >= 0 && blocks.data()[i] < n_blocks, "blocks must be numbers of blocks");
+}
+
 // Hits as ids and distances, padded with -1 and infinity.
 void write_hits(const std::vector<std::vector<bitrank::Hit>> &hits, std::size_t width, std::int64_t *ids,
                 float *distances) {
@@ -228,20 +251,21 @@ void write_hits(const std::vector<std::vector<bitrank::Hit>> &hits, std::size_t 
 
 // Fill ids and distances (n_queries, k) with the k nearest.
 void search(Codes queries, Weightings &weightings, const Segments &segments, Matrix<std::int64_t> ids,
-            Matrix<float> distances, std::size_t threads) {
+            Matrix<float> distances, std::size_t threads, std::optional<ChosenArrays> chosen) {
     bitrank::Search task = search_of(queries, weightings, segments, threads);
     const std::size_t n = queries.shape(0);
     task.k = ids.shape(1);
     require(task.k > 0 && ids.shape(0) == n && distances.shape(0) == n && distances.shape(1) == task.k,
             "ids and distances must be (n_queries, k)");
+    check_chosen(task, chosen);
     nb::gil_scoped_release release;
-    write_hits(bitrank::search(task), task.k, ids.data(), distances.data());
+    write_hits(hits_of(task, chosen), task.k, ids.data(), distances.data());
 }
 
 // Fill ids and distances (n_queries, k) with the k nearest by the whole of the nearest rows by the bits in blocks.
 void search_whole(Codes queries, Weightings &weightings, const Segments &segments, std::size_t shortlist,
                   Codes whole_queries, Weights weights, Bits order, Matrix<std::int64_t> ids, Matrix<float> distances,
-                  std::size_t threads) {
+                  std::size_t threads, std::optional<ChosenArrays> chosen) {
     bitrank::Search task = search_of(queries, weightings, segments, threads);
     const bitrank::Whole whole = whole_of(whole_queries, weights, order, segments, threads);
     const std::size_t n = queries.shape(0), k = ids.shape(1);
@@ -249,8 +273,9 @@ void search_whole(Codes queries, Weightings &weightings, const Segments &segment
     require(whole.n_queries == n, "there must be as many queries of both kinds");
     require(shortlist > 0 && k > 0 && ids.shape(0) == n && distances.shape(0) == n && distances.shape(1) == k,
             "ids and distances must be (n_queries, k)");
+    check_chosen(task, chosen);
     nb::gil_scoped_release release;
-    write_hits(bitrank::search_again(whole, bitrank::search(task), k), k, ids.data(), distances.data());
+    write_hits(bitrank::search_again(whole, hits_of(task, chosen), k), k, ids.data(), distances.data());
 }
 
 // Ids and distances of all rows within the radius, padded to the longest list.
@@ -439,9 +464,10 @@ NB_MODULE(_kernel, module) {
         .def(nb::init<std::vector<SegmentArrays>, std::size_t, std::size_t>(), "segments"_a, "n_bytes"_a, "n_rest"_a = 0);
     nb::class_<Weightings>(module, "Weightings").def(nb::init<const Weights &, const Bits &>(), "weights"_a, "order"_a);
     module.def("search", &search, "queries"_a, "weights"_a, "segments"_a, "ids"_a.noconvert(), "distances"_a.noconvert(),
-               "threads"_a);
+               "threads"_a, "chosen"_a = nb::none());
     module.def("search_whole", &search_whole, "queries"_a, "weights"_a, "segments"_a, "shortlist"_a, "whole_queries"_a,
-               "whole_weights"_a, "order"_a, "ids"_a.noconvert(), "distances"_a.noconvert(), "threads"_a);
+               "whole_weights"_a, "order"_a, "ids"_a.noconvert(), "distances"_a.noconvert(), "threads"_a,
+               "chosen"_a = nb::none());
     module.def("search_radius", &search_radius, "queries"_a, "weights"_a, "segments"_a, "radius"_a, "threads"_a);
     module.def("score", &score, "queries"_a, "weights"_a, "order"_a, "segments"_a, "rows"_a, "out"_a.noconvert(), "threads"_a);
     module.def("sorted_rows", &sorted_rows, "codes"_a, "ids"_a, "order"_a, "rows"_a.noconvert(), "threads"_a);

@@ -32,7 +32,7 @@ def calls():
     weights = RNG.random((8, N_BITS), np.float32)
     ids, order = np.arange(len(codes)), bit_order(np.ones(N_BITS))
     segment = build(codes, ids, order, 1)
-    segments, weightings = _kernel.Segments([segment], codes.shape[1]), _kernel.Weightings(weights, order)
+    segments, weightings = _kernel.Segments([segment[:7]], codes.shape[1]), _kernel.Weightings(weights, order)
     nearest = np.empty((8, 100), np.int64), np.empty((8, 100), np.float32)
     rows = np.tile(ids, (8, 1))
     sorted_rows = ids.astype(np.uint32)
@@ -45,8 +45,15 @@ def calls():
     few_rows = dense[:200]
     keys = np.sort(RNG.integers(0, 50, (20, 5000)).astype(np.uint32), axis=1)
     groups, bounds, totals = np.empty((5, keys.size), np.int64), np.empty(21, np.int64), np.empty(20, np.int64)
+    judged, similarities = np.tile(np.arange(2000), (200, 1)), RNG.random((200, 2000), np.float32)
+    lists, items = np.arange(0, 20_010, 10), np.tile(np.arange(200), 100)
+    floors, pinned = np.zeros(200, np.float32), np.zeros(20_000, np.uint8)
+    found = np.tile(np.arange(10), (200, 1)), np.sort(RNG.random((200, 10), np.float32), axis=1)
+    columns, sums, units = np.empty((200, 10), np.int64), np.full(200, 2.0), np.ones(200)
     k = _kernel
     return {
+        "named": lambda: k.named(judged, similarities, floors, floors, 0.0, lists, items, pinned, 1),
+        "lift": lambda: k.lift(*found, judged, similarities, similarities, sums, units, 0.3, 0.5, 5, columns, 1),
         "weighted_hamming": lambda: k.weighted_hamming(queries, codes, weights, floats),
         "weighted_hamming_to_rows": lambda: k.weighted_hamming_to_rows(queries, codes, rows, weights, floats),
         "hamming": lambda: k.hamming(queries, codes, counts),

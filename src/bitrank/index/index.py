@@ -24,11 +24,14 @@ from bitrank.core.checks import (
     check_radius,
     check_weights,
     is_in_parts,
+    n_threads,
 )
 from bitrank.core.codes import nearest, sample_rows
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
 from bitrank.index import storage
-from bitrank.index.segments import Order, bit_order, order_quality
+from bitrank.index.cells import Axes, learn_cells, rows_to_fit
+from bitrank.index.reading import Calibration, Chosen
+from bitrank.index.segments import LANES, Order, bit_order, order_quality
 from bitrank.index.similarity import check_plain, check_similarity, search_similar
 from bitrank.index.snapshot import Asked, Snapshot
 
@@ -38,6 +41,16 @@ POOR_ORDER = 0.7
 SHORTLIST, SHORTLIST_PER_RESULT = 100, 4
 
 _alive: weakref.WeakSet[Index] = weakref.WeakSet()
+
+
+# Queries that tell what must be read for a promised recall.
+MOST_QUERIES = 1000
+
+
+class ReadResults(Results):
+    """Results of a search with `recall`, and the share of the blocks that each query has read."""
+
+    share: npt.NDArray[np.float64]
 
 
 class _Origin:
@@ -103,6 +116,7 @@ class Index:
             )
         self._snapshot = Snapshot(self._n_bits, _order(n_scanned, query_weights))
         self._mapped, self._origin, self._n_changes = False, _Origin(), 0
+        self._calibration: Calibration | None = None
         self._weights = check_index_weights(weights, self._n_bits)
         self._unlock()
         _alive.add(self)
@@ -320,6 +334,8 @@ class Index:
         candidates: int | None = None,
         shortlist: int | None = None,
         similarity: Any = None,
+        recall: float | None = None,
+        calibration: Calibration | None = None,
         filter: npt.ArrayLike | None = None,  # noqa: A002
         threads: int | None = None,
     ) -> Results:
@@ -348,6 +364,11 @@ class Index:
         similarity : "tanimoto" or ("tversky", alpha, beta), optional
             Rank by c / (c + alpha·d + beta·e), exactly: c ones that query and row share, d of the query alone, e of the
             row alone; both factors are 1 for Tanimoto. Queries are codes; distances are one minus the similarity.
+        recall : float, optional
+            Read only the cells that hold this share of the k nearest rows in the mean over queries, from 0.8 to 0.999;
+            by default all are read, and search is exact. Needs `make_cells`.
+        calibration : Calibration, optional
+            What `calibrate` measured on queries like these. Without it, and with a filter, more is read.
         filter : bool array of shape (len(index),) or int array, optional
             Rows to consider: a mask in the order of `ids`, or a list of ids.
         threads : int, optional
@@ -377,18 +398,122 @@ class Index:
                 raise ValueError("similarity must be None for an index that scans some bits only, got one")
             return search_similar(snapshot, codes, k, tversky, filter, threads)
         head, whole = self._check_parts(queries, weights, self.n_scanned < self._n_bits)
-        if whole is None:
-            return snapshot.search(*head, k, filter, threads)
-        if shortlist is not None and (head is whole or check_count("shortlist", shortlist, 1) < k):
+        if (
+            shortlist is not None
+            and whole is not None
+            and (head is whole or check_count("shortlist", shortlist, 1) < k)
+        ):
             wanted = "None for an index that scans all bits" if head is whole else f"at least k, {k}"
             raise ValueError(f"shortlist must be {wanted}, got {shortlist!r}")
-        if n_candidates is not None:
-            plain = np.ones((1, self.n_scanned), np.float32)
-            return snapshot.search_whole((head[0], plain), whole, n_candidates, k, filter, threads)
-        if head is whole:
-            return snapshot.search(*whole, k, filter, threads)
         n_kept = max(SHORTLIST, SHORTLIST_PER_RESULT * k) if shortlist is None else shortlist
-        return snapshot.search_whole(head, whole, n_kept, k, filter, threads)
+        if n_candidates is not None and whole is not None:
+            head, n_kept = (head[0], np.ones((1, self.n_scanned), np.float32)), n_candidates
+            if recall is not None:
+                raise ValueError(f'recall must be None for the method "rerank", got {recall!r}')
+
+        def nearest_rows(head: Asked, whole: Asked | None, chosen: Chosen | None = None) -> Results:
+            if whole is None or (head is whole and n_candidates is None):
+                return snapshot.search(*head, k, filter, threads, chosen)
+            return snapshot.search_whole(head, whole, n_kept, k, filter, threads, chosen)
+
+        if recall is None:
+            return nearest_rows(head, whole)
+        chosen = self._choose(snapshot, head, k, recall, calibration, filter is None, threads)
+        out = nearest_rows(head, whole, chosen)
+        short = np.any(out.ids < 0, axis=1)
+        if short.any():  # too few of the rows that were read are wanted
+            part = _part(head, short)
+            again = nearest_rows(part, part if head is whole else None if whole is None else _part(whole, short))
+            out.ids[short], out.distances[short] = again
+            chosen[3][short] = snapshot.ranking().n_blocks
+        results = ReadResults(*out)
+        results.share = chosen[3] / snapshot.ranking().n_blocks
+        return results
+
+    def make_cells(self, *, axes: Axes | None = None, random_state: int = 0) -> None:
+        """Order rows by cells, sets of similar codes that a search with `recall` reads or leaves out.
+
+        Exact search stays exact. Rows that are added join the nearest cells. Rows are held in memory afterwards.
+
+        Parameters
+        ----------
+        axes : Axes, optional
+            What the bits stand for, where some are those of one number; by default each bit is a number of its own.
+        random_state : int
+
+        Examples
+        --------
+        >>> codes = np.random.default_rng(0).integers(0, 256, (2000, 8), dtype=np.uint8)
+        >>> index = Index(codes)
+        >>> index.make_cells()
+        >>> index.search(codes[:3], k=1, recall=0.9).ids
+        array([[0],
+               [1],
+               [2]])
+        """
+        with self._writing:
+            codes, ids = self._snapshot.export()
+            if len(codes) < LANES:
+                raise ValueError(f"the index must hold at least {LANES} rows to make cells of, got {len(codes)}")
+            rows = sample_rows(len(codes), rows_to_fit(len(codes)))
+            cells = learn_cells(codes[rows], self._n_bits, self.n_scanned, len(codes), axes, random_state)
+            self._snapshot = Snapshot(self._n_bits, self._snapshot.order, cells=cells).add(codes, ids, None)
+            self._mapped, self._calibration = False, None
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether `search` takes `recall`.
+
+        Examples
+        --------
+        >>> Index(n_bits=8).has_cells
+        False
+        """
+        return self._snapshot.cells is not None
+
+    def calibrate(
+        self,
+        queries: AnyQueries | None = None,
+        weights: npt.ArrayLike | None = None,
+        *,
+        ids: npt.ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> Calibration:
+        """Measure what queries like these must read for each promised recall; pass it to `search`.
+
+        Parameters
+        ----------
+        queries : as in `search`, or heads alone for an index in two parts
+            About a thousand; by default rows of the index, with a margin.
+        weights : as in `search`
+        ids : int array of shape (n_queries,), optional
+            The rows that the queries were made of, which they do not find.
+
+        Examples
+        --------
+        >>> codes = np.random.default_rng(0).integers(0, 256, (2000, 8), dtype=np.uint8)
+        >>> index = Index(codes)
+        >>> index.make_cells()
+        >>> index.calibrate().on
+        'items'
+        """
+        snapshot = self._snapshot
+        if snapshot.cells is None:
+            raise ValueError("the index must have cells to be calibrated: call make_cells, got none")
+        own = None if ids is None else check_ids(ids)
+        n_queries = max(200, min(MOST_QUERIES, 20_000_000 // snapshot.ranking().n_blocks))
+        if queries is None:
+            own = snapshot.ids()
+            own = own[sample_rows(len(own), n_queries)]
+            queries = snapshot.codes(own)
+        head = self._check_parts(queries, weights, self.n_scanned < self._n_bits)[0]
+        if len(head[0]) > n_queries and own is None:
+            kept = np.zeros(len(head[0]), bool)
+            kept[sample_rows(len(head[0]), n_queries)] = True
+            head = _part(head, kept)
+        if own is not None and len(own) != len(head[0]):
+            raise ValueError(f"ids must have one value for each of the {len(head[0])} queries, got {len(own)}")
+        return snapshot.calibrate(*head, own, threads)
 
     def search_radius(
         self,
@@ -503,7 +628,7 @@ class Index:
             codes, ids = self._snapshot.export()
             order = self._snapshot.order if query_weights is None else _order(self.n_scanned, query_weights)
             weights = self._weights if query_weights is None else None
-            self._snapshot = Snapshot(self._n_bits, order).add(codes, ids, weights)
+            self._snapshot = Snapshot(self._n_bits, order, cells=self._snapshot.cells).add(codes, ids, weights)
             self._mapped = False
 
     def order_quality(self) -> float:
@@ -587,6 +712,31 @@ class Index:
             self._sorter = threading.Thread(target=self.optimize, name="bitrank-sort")
             self._sorter.start()
 
+    def _choose(
+        self,
+        snapshot: Snapshot,
+        head: Asked,
+        k: int,
+        recall: float,
+        calibration: Calibration | None,
+        all_wanted: bool,
+        threads: int | None,
+    ) -> Chosen:
+        """Blocks to read: those of one rule for queries that were measured, of both for others."""
+        if not isinstance(recall, float) or not 0.8 <= recall <= 0.999:
+            raise ValueError(f"recall must be None, or a number from 0.8 to 0.999, got {recall!r}")
+        if snapshot.cells is None:
+            raise ValueError(f"recall must be None for an index without cells (see make_cells), got {recall!r}")
+        known = calibration is not None and all_wanted
+        if calibration is None:
+            if self._calibration is None:
+                self._calibration = self.calibrate(threads=threads)
+            calibration = self._calibration
+        ranking = snapshot.ranking()
+        reading = calibration.reading(recall, k, known)
+        n_ranked = ranking.n_ranked(calibration, recall, k, known)
+        return ranking.choose(*head, reading, n_ranked, n_threads(threads))
+
     def _check_parts(self, queries: Any, weights: npt.ArrayLike | None, in_parts: bool) -> tuple[Asked, Asked | None]:
         """Heads of queries and whole ones: the same where all bits are scanned, None where the heads rank alone."""
         if in_parts and is_in_parts(queries):
@@ -617,6 +767,13 @@ def _order(n_scanned: int, query_weights: npt.ArrayLike | None) -> Order:
     if weights.ndim != 1:
         raise ValueError(f"query_weights must be one vector of {n_scanned}, got shape {weights.shape}")
     return bit_order(weights)
+
+
+def _part(asked: Asked, queries: npt.NDArray[np.bool_]) -> Asked:
+    """Some of the queries."""
+    codes, weights = asked
+    per_query = weights is not None and weights.ndim == 2 and len(weights) == len(codes)
+    return codes[queries], weights[queries] if per_query and weights is not None else weights
 
 
 def _numbers(snapshot: Snapshot, ids: Ids) -> Ids:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.core.types import Codes, Ids, Weights, n_bytes
+from bitrank.index.cells import Cells
 
 Order = npt.NDArray[np.uint16]
 LANES = 64
@@ -24,6 +26,12 @@ class Segment(NamedTuple):
     least_ids: Ids  # one per block
     wanted: npt.NDArray[np.uint64] | None = None  # one bit per row, unset for removed rows; None if none is removed
     rest: Codes | None = None  # (n_rows, n_bytes_of_rest): the bytes after those in blocks, row by row
+    means: Codes | None = None  # coded means, one per block; None where rows are sorted
+
+
+def of_kernel(segments: Sequence[Segment]) -> list[Any]:
+    """Segments as the kernel takes them, which knows no means."""
+    return [segment[:7] for segment in segments]
 
 
 def bit_order(weights: Weights) -> Order:
@@ -38,23 +46,25 @@ def order_quality(order: Order, weights: Weights, n_rows: int) -> float:
     return float(weights[order[:n_settled]].astype(np.float64).sum()) / best if best else 1.0
 
 
-def build(codes: Codes, ids: Ids, order: Order, threads: int) -> Segment:
-    """Sort codes by the bits of `order` and lay them out for the kernel."""
+def build(codes: Codes, ids: Ids, order: Order, threads: int, cells: Cells | None = None) -> Segment:
+    """Sort codes by the bits of `order`, or by cells, and lay them out for the kernel."""
     n, width = len(codes), n_bytes(len(order))
     head, rest = np.ascontiguousarray(codes[:, :width]), codes[:, width:]
     if n >= 1 << 32:
         raise ValueError(f"an index must have fewer than 2**32 rows, got {n}")
     n_blocks = -(-n // LANES)
     n_supers = -(-n_blocks // LANES)
-    rows = np.empty(n, np.uint32)
-    _kernel.sorted_rows(head, ids, order, rows, threads)
+    rows = np.empty(n, np.uint32) if cells is None else cells.order(codes)
+    if cells is None:
+        _kernel.sorted_rows(head, ids, order, rows, threads)
     blocks = _aligned((n_blocks, width, LANES))
     bounds = _aligned((n_supers, width, 2, LANES))
     supers = _aligned((n_supers, width, 2))
     _kernel.build(head, rows, order, blocks, bounds, supers, threads)
     ids = ids[rows]
     least_ids = np.minimum.reduceat(ids, np.arange(0, n, LANES))
-    return Segment(blocks, bounds, supers, ids, least_ids, None, rest[rows] if rest.shape[1] else None)
+    means = None if cells is None else cells.means(head[rows])
+    return Segment(blocks, bounds, supers, ids, least_ids, None, rest[rows] if rest.shape[1] else None, means)
 
 
 def restore(segment: Segment, order: Order, threads: int) -> tuple[Codes, Ids]:

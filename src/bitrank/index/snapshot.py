@@ -12,8 +12,22 @@ from bitrank import _kernel
 from bitrank.core.arrays import to_array
 from bitrank.core.checks import check_ids, n_threads
 from bitrank.core.types import Codes, Ids, Results, Weights, n_bytes
+from bitrank.index.cells import Cells
 from bitrank.index.lookup import Lookup
-from bitrank.index.segments import Order, Segment, bit_order, build, count, flags, pick, restore, words
+from bitrank.index.reading import KS, BlockRanking, Calibration, Chosen
+from bitrank.index.segments import (
+    LANES,
+    Order,
+    Segment,
+    bit_order,
+    build,
+    count,
+    flags,
+    of_kernel,
+    pick,
+    restore,
+    words,
+)
 
 Asked = tuple[Codes, Weights | None]  # codes of queries, and rows of weights or one vector; None is one per bit
 
@@ -21,16 +35,19 @@ Asked = tuple[Codes, Weights | None]  # codes of queries, and rows of weights or
 class Snapshot:
     """Segments that share one order of the bits in blocks: all of them, or the first, a multiple of 8."""
 
-    def __init__(self, n_bits: int, order: Order, segments: tuple[Segment, ...] = ()) -> None:
-        self.n_bits, self.order = n_bits, order
+    def __init__(
+        self, n_bits: int, order: Order, segments: tuple[Segment, ...] = (), cells: Cells | None = None
+    ) -> None:
+        self.n_bits, self.order, self.cells = n_bits, order, cells
         self.segments = segments
+        self._ranking: BlockRanking | None = None
         self._lookups: dict[int, Lookup] = {}
         self._largest: int | None = None
         self._all_views: _kernel.Segments | None = None
         self._prepared: tuple[Weights | None, _kernel.Weightings] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Snapshot, (self.n_bits, self.order, self.segments)
+        return Snapshot, (self.n_bits, self.order, self.segments, self.cells)
 
     def __len__(self) -> int:
         return sum(map(count, self.segments))
@@ -84,7 +101,7 @@ class Snapshot:
                 codes, ids = np.concatenate([c for c, _ in parts]), np.concatenate([i for _, i in parts])
             if not segments and weights is not None:
                 order = bit_order(weights[: len(order)])
-            segments.append(build(codes, ids, order, n_threads()))
+            segments.append(build(codes, ids, order, n_threads(), self.cells))
         out = self._with(order, segments)
         out._largest = largest
         return out
@@ -150,11 +167,17 @@ class Snapshot:
         return tuple(s._replace(wanted=words(s, rows)) for s, rows in zip(self.segments, parts, strict=True))
 
     def search(
-        self, queries: Codes, weights: Weights | None, k: int, wanted: npt.ArrayLike | None, threads: int | None
+        self,
+        queries: Codes,
+        weights: Weights | None,
+        k: int,
+        wanted: npt.ArrayLike | None,
+        threads: int | None,
+        chosen: Chosen | None = None,
     ) -> Results:
-        """The k nearest rows by the bits in blocks."""
+        """The k nearest rows by the bits in blocks: of all blocks, or of those chosen."""
         out = _room(len(queries), k)
-        _kernel.search(queries, self._weightings(weights), self._views(wanted), *out, n_threads(threads))
+        _kernel.search(queries, self._weightings(weights), self._views(wanted), *out, n_threads(threads), chosen)
         return out
 
     def search_whole(
@@ -165,12 +188,43 @@ class Snapshot:
         k: int,
         wanted: npt.ArrayLike | None,
         threads: int | None,
+        chosen: Chosen | None = None,
     ) -> Results:
         """The k nearest rows by whole codes of a shortlist: the nearest rows by the bits in blocks."""
         out, views = _room(len(head[0]), k), self._views(wanted)
         asked = shortlist, whole[0], self._rows(whole[1]), self.order
-        _kernel.search_whole(head[0], self._weightings(head[1]), views, *asked, *out, n_threads(threads))
+        _kernel.search_whole(head[0], self._weightings(head[1]), views, *asked, *out, n_threads(threads), chosen)
         return out
+
+    def ranking(self) -> BlockRanking:
+        """What ranks the blocks of an index in cells."""
+        if self._ranking is None:
+            assert self.cells is not None
+            means = np.concatenate([s.means for s in self.segments if s.means is not None])
+            order = np.arange(self.cells.n_mean_bits, dtype=np.uint16)
+            segment = build(means, np.arange(len(means)), order, n_threads())
+            self._ranking = BlockRanking(self.cells, means, _kernel.Segments(of_kernel([segment]), means.shape[1], 0))
+        return self._ranking
+
+    def calibrate(self, queries: Codes, weights: Weights | None, own: Ids | None, threads: int | None) -> Calibration:
+        """Measure what must be read, on queries; items that stand for them leave themselves out."""
+        k = min(KS[-1], max(1, len(self) - 1))
+        ids, distances = self.search(queries, weights, k + (own is not None), None, threads)
+        if own is not None:  # leave the item out of its own results, and of its own limit
+            others = np.argsort(ids == own[:, None], axis=1, kind="stable")[:, :k]
+            ids, distances = np.take_along_axis(ids, others, 1), np.take_along_axis(distances, others, 1)
+        rows = np.full(ids.shape, -1, np.int64)
+        rows[ids >= 0] = self.find(ids[ids >= 0])
+        starts, firsts = self._starts()
+        segment = np.searchsorted(starts, rows, side="right") - 1
+        blocks = np.where(rows < 0, -1, firsts[segment] + (rows - starts[segment]) // LANES)
+        on = "queries" if own is None else "items"
+        return self.ranking().measure(queries, weights, blocks, distances, on, len(self), n_threads(threads))
+
+    def _starts(self) -> tuple[Ids, Ids]:
+        """First row and first block of each segment."""
+        rows = np.cumsum([0, *(len(s.ids) for s in self.segments)])[:-1]
+        return rows, np.cumsum([0, *(len(s.blocks) for s in self.segments)])[:-1]
 
     def search_radius(
         self, queries: Codes, weights: Weights | None, radius: float, wanted: npt.ArrayLike | None, threads: int | None
@@ -206,9 +260,9 @@ class Snapshot:
         n_head = n_bytes(len(self.order))
         widths = n_head, n_bytes(self.n_bits) - n_head
         if wanted is not None:
-            return _kernel.Segments(self.filtered(wanted), *widths)
+            return _kernel.Segments(of_kernel(self.filtered(wanted)), *widths)
         if self._all_views is None:
-            self._all_views = _kernel.Segments(self.segments, *widths)
+            self._all_views = _kernel.Segments(of_kernel(self.segments), *widths)
         return self._all_views
 
     def _ids_of_segments(self) -> list[Ids]:
@@ -221,7 +275,7 @@ class Snapshot:
         return [numbers[(numbers >= start) & (numbers < stop)] - start for start, stop in pairs]
 
     def _with(self, order: Order, segments: list[Segment]) -> Snapshot:
-        out = Snapshot(self.n_bits, order, tuple(segments))
+        out = Snapshot(self.n_bits, order, tuple(segments), self.cells)
         out._lookups = {id(s.ids): self._lookups[id(s.ids)] for s in segments if id(s.ids) in self._lookups}
         return out
 

@@ -16,10 +16,11 @@ from bitrank.core import folder as folders
 from bitrank.core.checks import n_threads
 from bitrank.core.files import locked, sync
 from bitrank.core.types import Weights, n_bytes
+from bitrank.index.cells import Cells
 from bitrank.index.segments import Segment
 from bitrank.index.snapshot import Snapshot
 
-VERSIONS = 1, 2  # 2: an index in two parts
+VERSIONS = 1, 2, 3  # 2: an index in two parts; 3: in cells
 META = "meta.json"
 DTYPES = {
     "blocks": "|u1",
@@ -31,6 +32,8 @@ DTYPES = {
     "rest": "|u1",
     "order": "<u2",
     "weights": "<f4",
+    "means": "|u1",
+    "cells": "<f4",
 }
 # Names of the files of an index, including those that a crash leaves behind.
 FILES = re.compile(r"[0-9a-f]{16}-[a-z0-9_-]+\.npy|meta\.json\.[0-9a-f]{16}|\.meta\.json\.[0-9a-f]{16}\.tmp")
@@ -63,6 +66,8 @@ def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | No
     arrays: dict[str, npt.NDArray[Any]] = {"order": snapshot.order}
     if weights is not None:
         arrays["weights"] = weights
+    if snapshot.cells is not None:
+        arrays |= {f"cells-{name}": array for name, array in snapshot.cells._asdict().items()}
     for number, segment in enumerate(snapshot.segments):
         arrays |= {f"{name}-{number}": a for name, a in segment._asdict().items() if a is not None}
     with locked(folder):
@@ -70,7 +75,7 @@ def save(path: str | os.PathLike[str], snapshot: Snapshot, weights: Weights | No
             files = {name: _write_array(folder, f"{token}-{name}.npy", array) for name, array in arrays.items()}
             meta = {
                 "format": "bitrank index",
-                "version": VERSIONS[len(snapshot.order) < snapshot.n_bits],
+                "version": 3 if snapshot.cells is not None else VERSIONS[len(snapshot.order) < snapshot.n_bits],
                 "n_bits": snapshot.n_bits,
                 "n_codes": len(snapshot),
                 "n_segments": len(snapshot.segments),
@@ -116,7 +121,11 @@ def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Snapshot, Wei
         if (kinds["rest"].shape if kinds["rest"] is not None else (n, 0)) != (n, n_rest):
             file = folder / meta["files"].get(f"rest-{number}", {"name": META})["name"]
             raise IndexFormatError(f"{file} must hold the rest of {n} codes, {n_rest} bytes each")
-    return Snapshot(meta["n_bits"], np.array(arrays["order"]), tuple(segments)), arrays.get("weights")
+    cells = None
+    if meta["version"] == 3:
+        cells = Cells(**{name: np.array(arrays[f"cells-{name}"]) for name in Cells._fields})
+        cells = cells._replace(n_levels=cells.n_levels.astype(np.uint8))
+    return Snapshot(meta["n_bits"], np.array(arrays["order"]), tuple(segments), cells), arrays.get("weights")
 
 
 def _read_array(folder: Path, name: str, entry: dict[str, Any], mmap: bool) -> npt.NDArray[Any]:

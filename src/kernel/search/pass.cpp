@@ -93,7 +93,7 @@ std::vector<Super> supers_of(const Search &task) {
     return out;
 }
 
-Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
+Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers, bool with_bounds)
     : weighting_(task.weighting(q)),
       query_(task.queries + q * task.order.n_bytes(), *weighting_, *task.scanner),
       n_bytes_(task.order.n_bytes()),
@@ -102,7 +102,8 @@ Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers)
       top_(task.k, task.radius),
       scaled_limit_(query_.scaled_limit(top_.limit())),
       total_bytes_(supers.size() * super_rows * n_bytes_),
-      scanned_(supers.size(), 0) {
+      scanned_(with_bounds ? supers.size() : 0, 0) {
+    if (!with_bounds) return;
     bounds_.reserve(supers.size());
     for (const Super &super : supers) {
         const std::uint8_t *shared = super.segment->supers + super.number * 2 * n_bytes_;
@@ -397,11 +398,27 @@ void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
 
 void Pass::visit_together(std::vector<Pass> &passes, const std::vector<Super> &supers, std::size_t i,
                           AlignedBytes &prepared) {
-    const Super &super = supers[i];
+    std::vector<std::uint64_t> live(passes.size());
+    for (std::size_t p = 0; p < passes.size(); ++p) live[p] = passes[p].begin_visit(supers, i);
+    visit_live(passes, supers[i], live, prepared);
+}
+
+void Pass::visit_chosen(const Super &super, std::uint64_t blocks) {
+    uniform_ = 0;
+    visit(super, blocks);
+}
+
+void Pass::visit_chosen(std::vector<Pass> &passes, const Super &super, std::vector<std::uint64_t> &blocks,
+                        AlignedBytes &prepared) {
+    for (Pass &pass : passes) pass.uniform_ = 0;
+    visit_live(passes, super, blocks, prepared);
+}
+
+void Pass::visit_live(std::vector<Pass> &passes, const Super &super, std::vector<std::uint64_t> &live,
+                      AlignedBytes &prepared) {
     const std::size_t n_passes = passes.size(), n_bytes = passes[0].n_bytes_, stride = n_bytes * lane_count;
     const bool sums16 = !passes[0].query_.sums8();
-    std::vector<std::uint64_t> live(n_passes), own(n_passes);
-    for (std::size_t p = 0; p < n_passes; ++p) live[p] = passes[p].begin_visit(supers, i);
+    std::vector<std::uint64_t> own(n_passes);
     for (;;) {
         std::uint64_t left = 0, any = 0;
         std::size_t n_blocks = sums16 ? blocks_together : lane_count;

@@ -47,7 +47,8 @@ inline bool is_uniform(const std::uint8_t *agree, std::size_t stride, const std:
 
 class Pass {
 public:
-    Pass(const Search &task, std::size_t q, const std::vector<Super> &supers);
+    // Without bounds, only chosen blocks can be visited.
+    Pass(const Search &task, std::size_t q, const std::vector<Super> &supers, bool with_bounds = true);
 
     bool sums8() const { return query_.sums8(); }
     bool within_limit(std::size_t i) const { return bounds_[i] <= scaled_limit_; }
@@ -62,6 +63,12 @@ public:
     // Visit super-block i for several passes; up to four queries share a scan.
     static void visit_together(std::vector<Pass> &passes, const std::vector<Super> &supers, std::size_t i,
                                AlignedBytes &prepared);
+
+    // Visit these blocks of a super-block, whatever its bounds; the same for several passes, one word of blocks for each.
+    void visit_chosen(const Super &super, std::uint64_t blocks);
+    static void visit_chosen(std::vector<Pass> &passes, const Super &super, std::vector<std::uint64_t> &blocks,
+                             AlignedBytes &prepared);
+    float limit() const { return top_.limit(); }
 
     // Bytes that `visit_together` needs.
     std::size_t prepared_size() const {
@@ -86,6 +93,8 @@ private:
     // How many blocks to scan before the next ones may profit from the lower limit.
     std::size_t blocks_at_once() const;
 
+    static void visit_live(std::vector<Pass> &passes, const Super &super, std::vector<std::uint64_t> &live,
+                           AlignedBytes &prepared);
     static void scan_together(Pass *passes, std::size_t n_passes, const Super &super, std::uint64_t *own,
                               const std::uint8_t *prepared, const std::uint8_t *ahead);
     void visit(const Super &super, std::uint64_t live);
