@@ -186,7 +186,8 @@ def _levels(variances: Floats) -> npt.NDArray[np.uint8]:
         middle = (low + high) / 2
         total = (varies * np.clip(np.rint(halves - middle), 0, _MOST_BITS)).sum()
         low, high = (middle, high) if total > _MEAN_BITS else (low, middle)
-    return (varies * np.clip(np.rint(halves - high), 0, _MOST_BITS)).astype(np.uint8)
+    levels: npt.NDArray[np.uint8] = (varies * np.clip(np.rint(halves - high), 0, _MOST_BITS)).astype(np.uint8)
+    return levels
 
 
 def _principal(values: Floats) -> tuple[Floats, Floats]:
