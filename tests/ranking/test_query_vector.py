@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from listwise import differences, direct_loss, toy
+from scipy.optimize import minimize
+from scipy.special import logsumexp
 from sklearn.base import clone
 
 from bitrank import Index, QueryVectorRanker, load_ranker
@@ -12,11 +14,12 @@ from bitrank.core.archives import read_archive, write_archive
 from bitrank.core.codes import distances, pack, signs, split_vectors, unpack
 from bitrank.ranking.gate import judge
 from bitrank.ranking.gate.choose import BLENDS
-from bitrank.ranking.networks.batches import LabelBatches
+from bitrank.ranking.networks import classes
+from bitrank.ranking.networks.batches import ClassBatches, LabelBatches
 from bitrank.ranking.networks.loss import Adam
 from bitrank.ranking.networks.network import Network, start_network, train
 from bitrank.ranking.registry import FORMAT, VERSION
-from bitrank.ranking.trust import Calibration, Unlabelled
+from bitrank.ranking.trust import Calibration
 
 
 def fast(**options):
@@ -118,59 +121,73 @@ def test_learned_reals_without_features_rank_better_than_by_the_asymmetric_dista
 # Gradients ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n_hidden", "with_reals"), [(0, False), (4, False), (4, True)])
-def test_a_step_descends_the_loss(monkeypatch, n_hidden, with_reals):
+@pytest.mark.parametrize("n_hidden", [0, 4])
+@pytest.mark.parametrize("of_classes", [False, True])
+def test_a_step_descends_the_loss(monkeypatch, n_hidden, of_classes):
     rng = np.random.default_rng(3)
-    n_bits, n_inputs = 5, 8
-    magnitudes = rng.random((3, n_bits)).astype(np.float32) if with_reals else None
-    codes, y = pack(rng.integers(2, size=(12, n_bits))), rng.integers(2, size=12)
-    bits = signs(codes, n_bits)
+    n_outputs, n_inputs = 5, 8
+    codes, y = pack(rng.integers(2, size=(12, n_outputs))), rng.integers(2, size=12)
+    bits = signs(codes, n_outputs)
     inputs = np.hstack([bits, rng.normal(size=(12, 2)), np.ones((12, 1))]).astype(np.float32)
-    start = start_network(n_bits, n_inputs, rng, n_hidden=n_hidden)
+    start = start_network(n_outputs, n_inputs, rng, n_hidden=n_hidden)
     filled = Network(*(rng.normal(size=array.shape).astype(np.float32) for array in start[:4]))
+    if of_classes:
+        y = rng.integers(n_outputs, size=12)
+        filled = filled._replace(direct=rng.normal(size=(n_outputs, n_inputs)).astype(np.float32))
     seen = []
     monkeypatch.setattr(Adam, "step", lambda self, gradient, schedule: seen.append(gradient))
-    newness = rng.random(7).astype(np.float32)
-    batches = LabelBatches(codes, n_bits, y, np.arange(12), Unlabelled(codes[:7], newness), magnitudes)
+    batches = ClassBatches(y, np.arange(12)) if of_classes else LabelBatches(codes, n_outputs, y, np.arange(12))
     options = {"rate": 0.1, "n_steps": 1, "random": np.random.default_rng(1), "label": ""}
-    more = []
-
-    def phi(batch):
-        more.append(batch)
-        others = np.hstack([batch.unlabelled, np.zeros((128, 2)), np.ones((128, 1))])
-        return np.vstack([inputs[batch.queries], others]).astype(np.float32)
-
-    train(filled, batches, phi, **options)
-    batch = more[0]
+    train(filled, batches, lambda batch: inputs[batch.queries], **options)
     random = np.random.default_rng(1)
-    queries, items = random.integers(12, size=12), random.integers(12, size=12)
-    similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)
-    new, more_new = random.integers(7, size=128), random.integers(7, size=512)
-    unlabelled, others = codes[new], codes[more_new]
-    np.testing.assert_array_equal(batch.queries, queries)
-    reals = signs(unlabelled, n_bits) * (1 if magnitudes is None else magnitudes[random.integers(3, size=128)])
-    np.testing.assert_array_equal(batch.unlabelled, reals)
-    own = np.exp(4 / np.sqrt(n_bits) * reals @ signs(others, n_bits).T)
-    own /= own.sum(axis=1, keepdims=True)
+    queries = random.integers(12, size=12)
 
     def loss(*arrays):
         direct, shift = arrays[:2]
-        given = phi(batch).astype(float)
-        vectors = (given[:, :n_bits] * direct if direct.ndim == 1 else given @ direct.T) + shift
+        given = inputs[queries].astype(float)
+        outputs = (given[:, :n_outputs] * direct if direct.ndim == 1 else given @ direct.T) + shift
         if n_hidden:
-            vectors = vectors + np.maximum(given @ arrays[2].T, 0) @ arrays[3].T
-        pulled = vectors[12:] @ signs(others, n_bits).T
-        logs = pulled - np.log(np.exp(pulled).sum(axis=1, keepdims=True))
-        pull = 1.1 * (newness[new] * (own * (np.log(own) - logs)).sum(axis=1)).mean()
-        passed_over = vectors[:12] @ signs(others, n_bits).T + np.log(0.2 * newness[more_new])
-        scores = np.hstack([vectors[:12] @ bits[items].T, passed_over])
-        return direct_loss(scores, np.hstack([similar, np.zeros((12, 512), bool)])) + pull
+            outputs = outputs + np.maximum(given @ arrays[2].T, 0) @ arrays[3].T
+        if of_classes:
+            return (np.log(np.exp(outputs).sum(axis=1)) - outputs[np.arange(12), y[queries]]).mean()
+        return direct_loss(outputs @ bits[items].T, similar)
 
+    items = random.integers(12, size=12)
+    similar = (y[queries][:, None] == y[items]) & (queries[:, None] != items)
     at = [array.astype(float) for array in filled[: 4 if n_hidden else 2]]
     assert len(seen) == len(at)
     for place, gradient in enumerate(seen):
         numeric = differences(lambda array, place=place: loss(*at[:place], array, *at[place + 1 :]), at[place])
         np.testing.assert_allclose(gradient, numeric, atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["multinomial", "one against rest"])
+def test_logistic_regressions_are_those_of_scipy(monkeypatch, kind):
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(classes, "_N_STEPS", 2000)
+    y, inputs = rng.integers(3, size=60), np.hstack([rng.normal(size=(60, 4)), np.ones((60, 1))]).astype(np.float32)
+    targets, shares = np.eye(3, dtype=np.float32)[y], rng.random(60).astype(np.float32)
+    targets[:5] = 0 if kind == "one against rest" else targets[:5]
+    ridge = np.array([6, 6, 6, 6, 0.06])
+
+    def loss(flat):
+        weights = flat.reshape(3, 5)
+        scores = inputs @ weights.T
+        losses = np.logaddexp(0, scores).sum(axis=1) if kind != "multinomial" else logsumexp(scores, axis=1)
+        return shares @ (losses - (targets * scores).sum(axis=1)) + (ridge * weights**2).sum() / 2
+
+    wanted = minimize(loss, np.zeros(15), tol=1e-10).x.reshape(3, 5)
+    np.testing.assert_allclose(classes.logistic(inputs, targets, shares, kind), wanted, atol=1e-3)
+
+
+def test_a_vector_is_the_mean_of_those_of_the_classes():
+    codes, y = toy()
+    ranker = fast().fit(codes, y)
+    network = ranker.full_part_
+    phi = np.hstack([signs(codes, 16), np.ones((200, 1))])
+    logits = phi @ network.direct.T + network.shift + np.maximum(phi @ network.inner.T, 0) @ network.outer.T
+    shares = np.exp(logits - logsumexp(logits, axis=1)[:, None])
+    np.testing.assert_allclose(network(phi.astype(np.float32)), shares @ network.classes[:, :16], atol=1e-4)
 
 
 # Gains and the gate ---------------------------------------------------------------------------------------------------

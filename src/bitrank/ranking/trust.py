@@ -107,6 +107,7 @@ class Calibration:
         self._near_collection: Index | None = None
         self._curve: Callable[[Floats], Floats]
         self.unlabelled: Unlabelled | None = None
+        self.share = 1.0  # of the collection that is like the training rows
         some = sample[:_CALIBRATION_ROWS]
         if collection is None or len(collection) < _FEWEST_ITEMS or learned_from == "pairs":
             quantiles = _PAIR_QUANTILES if learned_from == "pairs" else _LABEL_QUANTILES
@@ -123,7 +124,7 @@ class Calibration:
         self.unlabelled = Unlabelled(items, (1 - self._curve(of_items)).astype(np.float32))
         least = doubt.probability
         if doubt.newness > 0:
-            least *= min(1.0, (1 - self._share) / doubt.newness)
+            least *= min(1.0, (1 - self.share) / doubt.newness)
         probability = self._curve
         self._curve = lambda evidence: (probability(evidence) - least).clip(0) / (1 - least)
 
@@ -145,7 +146,7 @@ class Calibration:
         from sklearn.isotonic import IsotonicRegression
 
         # Half of what is like the training rows lies above their median, and little else does.
-        self._share = min(1.0, 2 * max(1e-3, float((items >= np.median(seen)).mean())))
+        self.share = min(1.0, 2 * max(1e-3, float((items >= np.median(seen)).mean())))
         values, is_seen = np.concatenate([seen, items]), np.repeat([1.0, 0.0], [len(seen), len(items)])
         weights = np.repeat([1 / len(seen), 1 / len(items)], [len(seen), len(items)])
         curve = IsotonicRegression(y_min=1e-3, y_max=1 - 1e-3).fit(values, is_seen, weights)
@@ -153,7 +154,7 @@ class Calibration:
 
         def probability(evidence: Floats) -> Floats:
             some: Floats = np.interp(evidence, x, p)
-            probability: Floats = (_SLACK * self._share * some / (1 - some)).clip(0, 1)
+            probability: Floats = (_SLACK * self.share * some / (1 - some)).clip(0, 1)
             return probability
 
         self._curve = probability

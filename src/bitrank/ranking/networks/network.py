@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.special import expit
 
 from bitrank.core.archives import Archive, check_shapes
 from bitrank.core.codes import signs
@@ -13,12 +14,12 @@ from bitrank.core.types import Rows
 from bitrank.ranking.evidence.kinds import Matrix, QueryRows
 from bitrank.ranking.gate.judge import mean_one
 from bitrank.ranking.networks.batches import Batch, Batches
-from bitrank.ranking.networks.loss import Adam, descend
+from bitrank.ranking.networks.loss import Adam, descend, softmax
 
 _MOST_COMPONENTS = 128
 _MOST_ROWS = 10_000  # that the components are computed from
-# Arrays of a network in a file, with a letter per side: bits, inputs, hidden units, features and their components.
-_SHAPES = {"direct": "bi", "shift": "b", "inner": "hi", "outer": "bh", "center": "f", "components": "fc"}
+# Arrays of a network in a file, with a letter per side: outputs, inputs, hidden units, features and their components.
+_SHAPES = {"direct": "oi", "shift": "o", "inner": "hi", "outer": "oh", "center": "f", "components": "fc"}
 
 
 class Inputs(NamedTuple):
@@ -71,12 +72,15 @@ class Inputs(NamedTuple):
 
 
 BITS = Inputs(False, np.zeros(0, np.float32), np.zeros((0, 0), np.float32))
+REALS = BITS._replace(reals=True)
 
 
 class Network(NamedTuple):
     """f(φ) = direct·φ + shift + outer·relu(inner·φ); a vector `direct` multiplies the first inputs, one per bit.
 
-    `inputs` gives φ of a query, and `blend` is the share λ of f(φ) in the vector that is searched with.
+    Where there are classes, one row of a vector and a constant each, these are their logits, and f is the mean of the
+    vectors by the probabilities. `inputs` gives φ of a query, and `blend` is the share λ of f(φ) in the vector that is
+    searched with.
     """
 
     direct: Matrix
@@ -85,28 +89,42 @@ class Network(NamedTuple):
     outer: Matrix
     inputs: Inputs = BITS
     blend: float = 0.0
+    classes: Matrix = np.zeros((0, 0), np.float32)
+
+    @property
+    def n_bits(self) -> int:
+        """Length of the vectors."""
+        return self.classes.shape[1] - 1 if len(self.classes) else len(self.shift)
 
     def __call__(self, phi: Matrix) -> Matrix:
         """Vectors, one row per query."""
-        vectors = self.linear(phi)
+        outputs = self.linear(phi)
         if len(self.inner):
-            vectors += np.maximum(phi @ self.inner.T, 0) @ self.outer.T
-        return vectors
+            outputs += np.maximum(phi @ self.inner.T, 0) @ self.outer.T
+        return softmax(outputs) @ self.classes[:, :-1] if len(self.classes) else outputs
 
     def linear(self, phi: Matrix) -> Matrix:
-        """The linear part of the vectors."""
+        """The linear part of the outputs."""
         direct = phi[:, : len(self.shift)] * self.direct if self.direct.ndim == 1 else phi @ self.direct.T
-        vectors: Matrix = direct + self.shift
-        return vectors
+        outputs: Matrix = direct + self.shift
+        return outputs
 
     def vectors(self, queries: QueryRows, features: Matrix | None) -> Matrix:
         """Vectors of queries."""
-        return self(self.inputs(queries, features, len(self.shift)))
+        return self(self.inputs(queries, features, self.n_bits))
+
+    def known(self, queries: QueryRows) -> Matrix:
+        """Probability that a query belongs to the class that is likeliest by its own bits or reals."""
+        own = REALS(queries, None, self.n_bits)
+        known: Matrix = expit((own @ self.classes.T).max(axis=1))
+        return known
 
     def write(self, archive: Archive, name: str) -> None:
         """Add the network to an archive."""
         arrays = (*self[:4], self.inputs.center, self.inputs.components)
         archive.arrays.update({f"{name}_{key}": array for key, array in zip(_SHAPES, arrays, strict=True)})
+        if len(self.classes):
+            archive.arrays[f"{name}_classes"] = self.classes
         archive.facts[f"{name}_part"] = {"reals": self.inputs.reals, "blend": self.blend}
 
     @classmethod
@@ -117,14 +135,19 @@ class Network(NamedTuple):
             raise ValueError(f"expected the arrays {keys} and {name}_part, got {sorted(archive.arrays)}")
         arrays = {key: archive.arrays.pop(f"{name}_{key}") for key in _SHAPES}
         facts = archive.facts.pop(f"{name}_part")
-        shapes = _SHAPES | ({"direct": "b"} if arrays["direct"].ndim == 1 else {})
-        n_bits = arrays["shift"].shape[-1] if arrays["shift"].ndim else 0
-        check_shapes(arrays, shapes, {"b": n_bits, "i": n_bits + arrays["components"].shape[-1] + 1})
+        shapes = _SHAPES | ({"direct": "o"} if arrays["direct"].ndim == 1 else {})
+        n_outputs = arrays["shift"].shape[-1] if arrays["shift"].ndim else 0
+        n_bits, classes = n_outputs, archive.arrays.pop(f"{name}_classes", cls._field_defaults["classes"])
+        if classes.size:
+            arrays, shapes = arrays | {"classes": classes}, shapes | {"classes": "ov"}
+            n_bits = classes.shape[-1] - 1 if classes.ndim else 0
+        sizes = {"o": n_outputs, "v": n_bits + 1, "i": n_bits + arrays["components"].shape[-1] + 1}
+        check_shapes(arrays, shapes, sizes)
         share = facts.get("blend")
         if not isinstance(share, int | float) or not 0 <= share <= 1 or not isinstance(facts.get("reals"), bool):
             raise ValueError(f"expected a part with reals and blend, got {facts!r:.80}")
-        direct, shift, inner, outer, center, components = arrays.values()
-        return cls(direct, shift, inner, outer, Inputs(facts["reals"], center, components), share)
+        direct, shift, inner, outer, center, components = (arrays[key] for key in _SHAPES)
+        return cls(direct, shift, inner, outer, Inputs(facts["reals"], center, components), share, classes)
 
 
 def start_network(
@@ -173,11 +196,11 @@ def train(
     def gradients() -> tuple[Matrix, ...]:
         batch = batches.draw(random)
         phi = inputs(batch)
-        vectors = network.linear(phi)
+        outputs = network.linear(phi)
         hidden = np.maximum(phi @ network.inner.T, 0)
         if has_hidden:
-            vectors += hidden @ network.outer.T
-        by_vector = batch.gradient(vectors)
+            outputs += hidden @ network.outer.T
+        by_vector = batch.gradient(outputs)
         diagonal = network.direct.ndim == 1
         by_direct = (by_vector * phi[:, :n_bits]).sum(axis=0) if diagonal else by_vector.T @ phi
         if not has_hidden:
