@@ -102,9 +102,10 @@ void hamming(Codes queries, Codes codes, Matrix<std::uint16_t> out, std::size_t 
     require(codes.shape(1) == queries.shape(1), "queries and codes must have the same width");
     require(codes.shape(1) < 8192, "codes must have fewer than 65536 bits");
     require(out.shape(0) == queries.shape(0) && out.shape(1) == codes.shape(0), "out must be (n_queries, n_codes)");
+    const bitrank::Scanner &scanner = *chosen_path().scanner;
     nb::gil_scoped_release release;
-    bitrank::hamming(queries.data(), queries.shape(0), codes.data(), codes.shape(0), codes.shape(1), out.data(),
-                     threads);
+    bitrank::hamming(queries.data(), queries.shape(0), codes.data(), codes.shape(0), codes.shape(1), out.data(), threads,
+                     scanner);
 }
 
 bitrank::Order order_of(const Bits &bits) {

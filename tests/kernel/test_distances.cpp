@@ -1,5 +1,6 @@
 // Distances, checksums and groups of ties against plain loops.
 #include "checksum.hpp"
+#include "paths.hpp"
 #include "search/distances.hpp"
 #include "testing.hpp"
 #include "ties.hpp"
@@ -51,21 +52,30 @@ void test_distances() {
     const auto queries = random_codes(n_queries, n_bits), codes = random_codes(n_codes, n_bits);
     std::vector<float> weights(n_queries * n_bits), out(n_queries * n_codes), chosen(n_queries * n_rows);
     for (auto &weight : weights) weight = static_cast<float>(below(1000)) / 999;
-    std::vector<std::uint16_t> counts(n_queries * n_codes);
     std::vector<std::int64_t> rows(n_queries * n_rows);
     for (auto &row : rows) row = static_cast<std::int64_t>(below(n_codes));
     Distances task{queries.data(), n_queries, codes.data(), n_codes, n_bits, weights.data(), true, out.data()};
     weighted_hamming(task, 2);
     task.out = chosen.data();
     weighted_hamming_to_rows(task, rows.data(), n_rows, 2);
-    hamming(queries.data(), n_queries, codes.data(), n_codes, n_bytes, counts.data(), 2);
-    const std::vector<float> ones(n_bits, 1);
+    for (const std::string &name : path_names()) {
+        for (const std::size_t width : {1, 8, 10, 16, 32, 48, 128}) {
+            const auto some = random_codes(n_codes, 8 * width), asked = random_codes(n_queries, 8 * width);
+            const std::vector<float> equal(8 * width, 1);
+            std::vector<std::uint16_t> numbers(n_queries * n_codes);
+            hamming(asked.data(), n_queries, some.data(), n_codes, width, numbers.data(), 2, *path(name)->scanner);
+            for (std::size_t q = 0; q < n_queries; ++q)
+                for (std::size_t i = 0; i < n_codes; ++i)
+                    check(numbers[q * n_codes + i] ==
+                              plain_distance(&some[i * width], &asked[q * width], equal.data(), 8 * width),
+                          "the same count", name + ", " + std::to_string(width) + " bytes");
+        }
+    }
     for (std::size_t q = 0; q < n_queries; ++q) {
         for (std::size_t i = 0; i < n_codes; ++i) {
             const auto *a = &codes[i * n_bytes], *b = &queries[q * n_bytes];
             const float distance = plain_distance(a, b, &weights[q * n_bits], n_bits);
             check(out[q * n_codes + i] == distance, "the same distance", "distances");
-            check(counts[q * n_codes + i] == plain_distance(a, b, ones.data(), n_bits), "the same count", "distances");
         }
         for (std::size_t i = q * n_rows; i < (q + 1) * n_rows; ++i)
             check(chosen[i] == out[q * n_codes + static_cast<std::size_t>(rows[i])], "the same to a row", "distances");

@@ -49,10 +49,8 @@ def plain_nearness(codes, sample, itself=None):
 @pytest.mark.parametrize("n", [2, 4, 90, 400])
 def test_nearness_is_the_mean_of_the_nearest(n):
     codes = clusters()[0][: n + 7]
-    np.testing.assert_allclose(nearness(codes[:7], Index(codes[7:])), plain_nearness(codes[:7], codes[7:]))
-    np.testing.assert_allclose(
-        nearness(codes[:2], Index(codes), among=True), plain_nearness(codes[:2], codes, np.arange(2))
-    )
+    np.testing.assert_allclose(nearness(codes[:7], codes[7:]), plain_nearness(codes[:7], codes[7:]))
+    np.testing.assert_allclose(nearness(codes[:2], codes, among=True), plain_nearness(codes[:2], codes, np.arange(2)))
 
 
 def plain_trust(codes, sample, collection, doubt):

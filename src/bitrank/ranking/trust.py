@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from bitrank import _kernel
 from bitrank.core.checks import check_codes
 from bitrank.core.codes import sample_rows
 from bitrank.core.types import Codes, Weights
@@ -28,6 +29,7 @@ _FEWEST_ITEMS = 10  # of a collection that says anything
 _CALIBRATION_ROWS = 4000
 _MOST_KEPT = 4  # calibrations with codes that are no collection
 _NEAREST = 0.01
+_TOGETHER = 64  # queries whose distances to a sample stay in the cache
 _KEPT_S = 600.0  # a calibration with an engine, which does not say whether it changed
 _CHANGED = 0.05  # share of the rows of an index that may change before its calibration is made again
 # Estimated probabilities scatter: this factor lets those of 1 reach it.
@@ -71,7 +73,7 @@ class Unlabelled(NamedTuple):
 
 
 class Calibration:
-    """What the trust in a query is told from, made once: two small indexes, and what their own rows look like in them.
+    """What the trust in a query is told from, made once: two samples, and what their own rows look like in them.
 
     After learning from labels, trust is the probability that a query belongs to what was seen, less a doubt. The
     collection is a mixture: a share of it is like the training rows. The density of training rows against that of the
@@ -103,20 +105,20 @@ class Calibration:
     def __init__(
         self, sample: Codes, collection: Codes | None = None, learned_from: str = "labels", doubt: Doubt = NO_DOUBT
     ) -> None:
-        self.sample, self._near_sample = sample, Index(sample)
-        self._near_collection: Index | None = None
+        self.sample = sample
+        self._collection: Codes | None = None
         self._curve: Callable[[Floats], Floats]
         self.unlabelled: Unlabelled | None = None
         self.share = 1.0  # of the collection that is like the training rows
         some = sample[:_CALIBRATION_ROWS]
         if collection is None or len(collection) < _FEWEST_ITEMS or learned_from == "pairs":
             quantiles = _PAIR_QUANTILES if learned_from == "pairs" else _LABEL_QUANTILES
-            self._between(-nearness(some, self._near_sample, among=True), quantiles)
+            self._between(-nearness(some, sample, among=True), quantiles)
             return
-        self._near_collection = Index(collection)
+        self._collection = collection
         items = collection[:_CALIBRATION_ROWS]
-        seen = nearness(some, self._near_collection) - nearness(some, self._near_sample, among=True)
-        of_items = nearness(items, self._near_collection, among=True) - nearness(items, self._near_sample)
+        seen = nearness(some, collection) - nearness(some, sample, among=True)
+        of_items = nearness(items, collection, among=True) - nearness(items, sample)
         if learned_from == "clicks":
             self._between(seen, _CLICK_QUANTILES)
             return
@@ -130,9 +132,9 @@ class Calibration:
 
     def trust(self, codes: Codes) -> Weights:
         """Trust in queries, from 0 to 1."""
-        evidence = -nearness(codes, self._near_sample)
-        if self._near_collection is not None:
-            evidence += nearness(codes, self._near_collection)
+        evidence = -nearness(codes, self.sample)
+        if self._collection is not None:
+            evidence += nearness(codes, self._collection)
         trust: Weights = self._curve(evidence).astype(np.float32)
         return trust
 
@@ -202,13 +204,20 @@ def _sample(collection: Any, n_bits: int) -> Codes:
     return codes[np.random.default_rng(0).permutation(len(codes))]
 
 
-def nearness(codes: Codes, sample: Index, among: bool = False) -> Floats:
+def nearness(codes: Codes, sample: Codes, among: bool = False) -> Floats:
     """Mean Hamming distance of the nearest 1 % of a sample, at least three.
 
     The nearest one does not count: it may be the query itself, an item of the collection. Codes that are rows of the
     sample, `among` it, leave themselves out in addition: their own distance, 0, is the smallest.
     """
     n_near = min(len(sample) - among, 1 + max(3, round(_NEAREST * len(sample))))
-    found = sample.search(codes, k=n_near + among, threads=1).distances[:, int(among) :]
-    mean: Floats = found[:, min(1, n_near - 1) :].mean(axis=1, dtype=np.float64)
+    last, mean = n_near + among, np.empty(len(codes))
+    skipped = int(among) + min(1, n_near - 1)
+    counts = np.empty((min(len(codes), _TOGETHER), len(sample)), np.uint16)
+    for start in range(0, len(codes), _TOGETHER):
+        some = codes[start : start + _TOGETHER]
+        part = counts[: len(some)]
+        _kernel.hamming(some, sample, part, 1)
+        part.partition(last - 1, axis=1)
+        mean[start : start + len(some)] = np.sort(part[:, :last])[:, skipped:].mean(axis=1, dtype=np.float64)
     return mean

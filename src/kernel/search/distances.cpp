@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <vector>
 
 #include "parallel.hpp"
@@ -88,25 +87,12 @@ void weighted_hamming_to_rows(const Distances &task, const std::int64_t *rows, s
 }
 
 void hamming(const std::uint8_t *queries, std::size_t n_queries, const std::uint8_t *codes, std::size_t n_codes,
-             std::size_t n_bytes, std::uint16_t *out, std::size_t n_threads) {
+             std::size_t n_bytes, std::uint16_t *out, std::size_t n_threads, const Scanner &scanner) {
     split(n_queries, n_threads, [&](std::size_t first, std::size_t last) {
         for (std::size_t start = 0; start < n_codes; start += strip)
-            for (std::size_t q = first; q < last; ++q) {
-                const std::uint8_t *query = queries + q * n_bytes;
-                for (std::size_t i = start; i < std::min(n_codes, start + strip); ++i) {
-                    const std::uint8_t *code = codes + i * n_bytes;
-                    unsigned count = 0;
-                    std::size_t byte = 0;
-                    for (; byte + 8 <= n_bytes; byte += 8) {
-                        std::uint64_t a, b;
-                        std::memcpy(&a, query + byte, 8);
-                        std::memcpy(&b, code + byte, 8);
-                        count += std::popcount(a ^ b);
-                    }
-                    for (; byte < n_bytes; ++byte) count += std::popcount<std::uint8_t>(query[byte] ^ code[byte]);
-                    out[q * n_codes + i] = static_cast<std::uint16_t>(count);
-                }
-            }
+            for (std::size_t q = first; q < last; ++q)
+                scanner.hamming(queries + q * n_bytes, codes + start * n_bytes, std::min(strip, n_codes - start), n_bytes,
+                                out + q * n_codes + start);
     });
 }
 

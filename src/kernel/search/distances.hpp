@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "scan.hpp"
+
 namespace bitrank {
 
 // Set tables[byte * 256 + value] to the weight of each value of each byte, summed from the most significant bit, the
@@ -30,6 +32,6 @@ void weighted_hamming_to_rows(const Distances &task, const std::int64_t *rows, s
 
 // The same without weights: out holds counts. Codes have at most 65535 bits.
 void hamming(const std::uint8_t *queries, std::size_t n_queries, const std::uint8_t *codes, std::size_t n_codes,
-             std::size_t n_bytes, std::uint16_t *out, std::size_t n_threads);
+             std::size_t n_bytes, std::uint16_t *out, std::size_t n_threads, const Scanner &scanner);
 
 }  // namespace bitrank

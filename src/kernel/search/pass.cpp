@@ -22,6 +22,9 @@ constexpr std::size_t seed_supers = 8, seed_bytes = 8, seed_blocks = 32;
 // rows would be scored in any case.
 constexpr std::size_t supers_of_sums = 4, largest_k_of_sums = 512;
 
+// The search for a first limit ends at this many times k rows within it.
+constexpr std::size_t few_rows = 2;
+
 // Blocks that are scanned with sums of 16 bits for some queries before they leave the cache.
 constexpr std::size_t blocks_together = 32;
 
@@ -41,17 +44,18 @@ struct Sums16 {
     }
 };
 
-// The least limit that k of the rows of the first super-block are within, or else the largest.
+// A limit that k of the rows of the first super-block are within, and few more, or else the largest.
 std::uint16_t limit_of_smallest(const Sums16 &sums, std::size_t k) {
     unsigned limit = 65535;
     for (unsigned bit = 32768; bit; bit /= 2) {
         const auto lower = static_cast<std::uint16_t>(limit - bit);
         std::size_t n = 0;
-        for (std::uint64_t left = sums.live[0]; left && n < k; left &= left - 1) {
+        for (std::uint64_t left = sums.live[0]; left && n <= few_rows * k; left &= left - 1) {
             const auto b = static_cast<std::size_t>(std::countr_zero(left));
             n += static_cast<std::size_t>(std::popcount(sums.rows_within(lower, 0, b)));
         }
         if (n >= k) limit -= bit;
+        if (n >= k && n <= few_rows * k) break;
     }
     return static_cast<std::uint16_t>(limit);
 }

@@ -104,6 +104,9 @@ struct Scanner {
     void (*differences)(const std::uint8_t *lanes, const std::uint8_t *query, std::size_t n_bytes, std::uint32_t *out);
     void (*set_row)(const std::uint8_t *row, std::size_t stride, const std::uint8_t *query, std::size_t n_bytes,
                     std::size_t i, std::uint32_t *out);
+    // Hamming distances of one query from codes, row by row.
+    void (*hamming)(const std::uint8_t *query, const std::uint8_t *codes, std::size_t n_codes, std::size_t n_bytes,
+                    std::uint16_t *out);
     // Exact distances of 16 rows from their differences (n_bytes, 16): weights summed in float32 within each byte and then
     // over the bytes, in the caller's order.
     void (*distances)(const std::uint32_t *differences, const BitPlace *places, const float *weights, std::size_t n_bits,

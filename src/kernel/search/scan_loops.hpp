@@ -64,6 +64,38 @@ void round_down(const float *weights, std::size_t n, float scale, std::uint8_t *
     }
 }
 
+// Words counted at once where their number is a constant.
+template <std::size_t fixed_bytes>
+void hamming_of(const std::uint8_t *query, const std::uint8_t *codes, std::size_t n_codes, std::size_t n_bytes,
+                std::uint16_t *out) {
+    if (fixed_bytes) n_bytes = fixed_bytes;
+    for (std::size_t i = 0; i < n_codes; ++i, codes += n_bytes) {
+        int count = 0;
+        std::size_t byte = 0;
+BITRANK_UNROLL(16)
+        for (; byte + 8 <= n_bytes; byte += 8) {
+            std::uint64_t a, b;
+            __builtin_memcpy(&a, query + byte, 8);
+            __builtin_memcpy(&b, codes + byte, 8);
+            count += __builtin_popcountll(a ^ b);
+        }
+        for (; byte < n_bytes; ++byte) count += __builtin_popcount(static_cast<unsigned>(query[byte] ^ codes[byte]));
+        out[i] = static_cast<std::uint16_t>(count);
+    }
+}
+
+inline void hamming(const std::uint8_t *query, const std::uint8_t *codes, std::size_t n_codes, std::size_t n_bytes,
+                    std::uint16_t *out) {
+    switch (n_bytes) {
+        case 8: return hamming_of<8>(query, codes, n_codes, n_bytes, out);
+        case 16: return hamming_of<16>(query, codes, n_codes, n_bytes, out);
+        case 32: return hamming_of<32>(query, codes, n_codes, n_bytes, out);
+        case 48: return hamming_of<48>(query, codes, n_codes, n_bytes, out);
+        case 128: return hamming_of<128>(query, codes, n_codes, n_bytes, out);
+        default: return hamming_of<0>(query, codes, n_codes, n_bytes, out);
+    }
+}
+
 // Floats: 16 sums; zero(), add_where(differences, mask, weight) and add(sums), store(p); the type Difference, and
 //         differences(lanes, query, out) of 16 bytes.
 template <typename Floats>
@@ -118,6 +150,7 @@ constexpr Scanner scanner_of() {
             .round_down = round_down,
             .differences = differences<Floats>,
             .set_row = set_row<Floats>,
+            .hamming = hamming,
             .distances = distances<Floats>};
 }
 

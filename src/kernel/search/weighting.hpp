@@ -2,6 +2,7 @@
 #pragma once
 
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "layout.hpp"
@@ -18,6 +19,11 @@ struct LineAllocator {
     template <typename U>
     LineAllocator(const LineAllocator<U> &) {}
     T *allocate(std::size_t n) { return static_cast<T *>(::operator new(n * sizeof(T), alignment)); }
+    // Leave what nobody has written yet as it is.
+    template <typename U, typename... Values>
+    void construct(U *p, Values &&...values) {
+        if constexpr (sizeof...(Values) > 0) ::new (static_cast<void *>(p)) U(std::forward<Values>(values)...);
+    }
     void deallocate(T *p, std::size_t) { ::operator delete(p, alignment); }
     bool operator==(const LineAllocator &) const { return true; }
 };
