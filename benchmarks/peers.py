@@ -40,6 +40,29 @@ def pq_fast_scan(codes: np.ndarray, weights: np.ndarray) -> Search:
     return lambda queries, k: index.search(scaled(queries), k)[1]
 
 
+def pq_inner_product(codes: np.ndarray) -> Search:
+    """FAISS IndexPQFastScan by inner product with the ±1 of the bits, the same bytes per code; queries are reals."""
+    n_bits = 8 * codes.shape[1]
+    index = faiss.IndexPQFastScan(n_bits, n_bits // 4, 4, faiss.METRIC_INNER_PRODUCT)
+    values = 2 * np.unpackbits(np.arange(16, dtype=np.uint8)[:, None], axis=1)[:, 4:].astype(np.float32) - 1
+    faiss.copy_array_to_vector(np.tile(values, (n_bits // 4, 1, 1)).ravel(), index.pq.centroids)
+    index.is_trained = True
+    return _add_signs(index, codes)
+
+
+def rabitq(codes: np.ndarray) -> Search:
+    """FAISS IndexRaBitQFastScan of the ±1 of the bits; queries are reals."""
+    index = faiss.IndexRaBitQFastScan(8 * codes.shape[1], faiss.METRIC_INNER_PRODUCT)
+    index.train(2 * np.unpackbits(codes[:20_000], axis=1).astype(np.float32) - 1)
+    return _add_signs(index, codes)
+
+
+def _add_signs(index: faiss.Index, codes: np.ndarray) -> Search:
+    for part in np.array_split(codes, max(1, len(codes) // 100_000)):
+        index.add(2 * np.unpackbits(part, axis=1).astype(np.float32) - 1)
+    return lambda queries, k: index.search(queries, k)[1]
+
+
 def usearch_exact(codes: np.ndarray, threads: int) -> Search:
     """USearch, exact: plain Hamming distance."""
 

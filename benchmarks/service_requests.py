@@ -1,9 +1,10 @@
-"""Requests per second and core of `bitrank serve`, beside another checkout, with `wrk` on loopback.
+"""Requests per second and core of `bitrank serve`, with `wrk` on loopback.
 
-`python benchmarks/service_requests.py --against FOLDER` serves the embedded digits from this checkout and from the one
-in the folder (the root of a repository with a compiled kernel), sends searches to both in turn over 8 connections, and
-writes results/service_requests.json. A core's worth is one second of the CPU time of all processes of the server, so
-that other work on the machine changes little. Needs `wrk`.
+`python benchmarks/service_requests.py` serves 59 017 random codes with one weight per bit and, in turn, with a
+`QueryVectorRanker`: the milliseconds of one client, and requests per second over 8 connections. With `--against FOLDER`
+(the root of a repository with a compiled kernel) it serves the embedded digits from this checkout and from that one.
+Searches are sent to both in turn, and results/service_requests.json is written. A core's worth is one second of the CPU
+time of all processes of the server, so that other work on the machine changes little. Needs `wrk`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-from report import RESULTS, write_results
+from report import RESULTS, machine, read_results, write_results
+
+from bitrank import Index, QueryVectorRanker
+from bitrank.ranking.networks.network import start_network
 
 HERE = Path(__file__).parents[1]
 N_CONNECTIONS, ROUNDS, SECONDS = 8, 3, 5
+N_ITEMS = 59_017
 # An editable install finds bitrank before sys.path is looked through.
 START = """
 import sys
@@ -94,27 +99,78 @@ class Server:
         self._process.wait()
 
 
-def load(server: Server, script: Path, seconds: int) -> dict[str, float]:
+def learned(folder: Path, n_bits: int, rounds: int, seconds: int) -> dict[str, float]:
+    """Searches of a collection with and without a ranker that learned a vector per query, in turn."""
+    random = np.random.default_rng(0)
+    codes = random.integers(256, size=(N_ITEMS, n_bits // 8), dtype=np.uint8)
+    Index(codes).save(folder / "codes.index")
+    network = start_network(n_bits, n_bits + 1, random, n_hidden=256)._replace(blend=0.5)
+    ranker = QueryVectorRanker.from_network(network, codes[:2000], codes[:0], learned_from="labels")
+    ranker.save(folder / "ranker.npz")
+    common = ("--index", str(folder / "codes.index"), "--explore", "0")
+    servers = {
+        "plain": Server(HERE, folder / "plain", *common),
+        "learned": Server(HERE, folder / "learned", *common, "--ranker", str(folder / "ranker.npz")),
+    }
+    script = folder / "search.lua"
+    script.write_text(SCRIPT.replace("EXPLORE", "0"))
+    try:
+        for server in servers.values():
+            server.settle()
+            load(server, script, 2)
+        loads = [
+            (which, load(server, script, seconds, 1), load(server, script, seconds))
+            for _ in range(rounds)
+            for which, server in servers.items()
+        ]
+    finally:
+        for server in servers.values():
+            server.stop()
+    row: dict[str, float] = {"n_bits": n_bits}
+    for which in servers:
+        one = [alone for name, alone, _ in loads if name == which]
+        many = [together for name, _, together in loads if name == which]
+        row[f"{which}_p50_ms"] = round(float(np.median([each["p50_ms"] for each in one])), 2)
+        for figure in ("per_second", "per_core"):
+            row[f"{which}_{figure}"] = round(float(np.median([each[figure] for each in many])), 1)
+    row["share_per_core"] = round(row["learned_per_core"] / row["plain_per_core"], 2)
+    row["share_per_second"] = round(row["learned_per_second"] / row["plain_per_second"], 2)
+    return row
+
+
+def load(server: Server, script: Path, seconds: int, connections: int = N_CONNECTIONS) -> dict[str, float]:
     used = server.cpu_seconds()
-    command = ["wrk", "-t1", f"-c{N_CONNECTIONS}", f"-d{seconds}s", "--latency", "-s", str(script), server.url]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), server.url]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     used = server.cpu_seconds() - used
     n = int(re.search(r"(\d+) requests in", out)[1])
     bad = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
     assert bad is None, out
-    p99, unit = re.search(r"99%\s+([\d.]+)(ms|us|s)\b", out).groups()
-    milliseconds = float(p99) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
-    return {"requests": n, "per_second": n / seconds, "per_core": n / used, "p99_ms": milliseconds}
+    milliseconds = {
+        f"p{percent}_ms": float(value) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
+        for percent, value, unit in re.findall(r"(50|99)%\s+([\d.]+)(ms|us|s)\b", out)
+    }
+    return {"requests": n, "per_second": n / seconds, "per_core": n / used, **milliseconds}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--against", type=Path, required=True, help="root of another checkout")
+    parser.add_argument("--against", type=Path, help="root of another checkout, to compare with")
+    parser.add_argument("--n-bits", type=int, nargs="+", default=[64, 384, 1024])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seconds", type=int, default=SECONDS)
     parser.add_argument("--explore", type=int, nargs="+", default=[4, 0])
     parser.add_argument("--output", type=Path, default=RESULTS / "service_requests.json")
     arguments = parser.parse_args()
+    if arguments.against is None:
+        rows = []
+        for n_bits in arguments.n_bits:
+            with tempfile.TemporaryDirectory() as name:
+                rows.append(learned(Path(name), n_bits, arguments.rounds, arguments.seconds))
+            print(rows[-1], flush=True)
+        facts = {"machine": machine(), "items": N_ITEMS, "connections": N_CONNECTIONS, "rows": rows}
+        write_results(arguments.output, {**read_results(arguments.output), "learned": facts})
+        return
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -151,7 +207,7 @@ def main() -> None:
         "python": platform.python_version(),
         "rows": rows,
     }
-    write_results(arguments.output, facts)
+    write_results(arguments.output, {**read_results(arguments.output), **facts})
 
 
 if __name__ == "__main__":

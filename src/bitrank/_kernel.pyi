@@ -18,6 +18,9 @@ def weighted_hamming_to_rows(
     out: npt.NDArray[np.float32],
     threads: int = 1,
 ) -> None: ...
+def split_reals(
+    reals: npt.NDArray[np.float32], codes: npt.NDArray[np.uint8], sizes: npt.NDArray[np.float32]
+) -> bool: ...
 def hamming(
     queries: npt.NDArray[np.uint8],
     codes: npt.NDArray[np.uint8],

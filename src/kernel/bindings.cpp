@@ -108,6 +108,14 @@ void hamming(Codes queries, Codes codes, Matrix<std::uint16_t> out, std::size_t 
                      scanner);
 }
 
+bool split_reals(Weights reals, Matrix<std::uint8_t> codes, Matrix<float> sizes) {
+    require(codes.shape(0) == reals.shape(0) && codes.shape(1) == (reals.shape(1) + 7) / 8 &&
+                sizes.shape(0) == reals.shape(0) && sizes.shape(1) == reals.shape(1),
+            "codes and sizes must be (n_queries, ceil(n_bits / 8)) and (n_queries, n_bits)");
+    nb::gil_scoped_release release;
+    return bitrank::split_reals(reals.data(), reals.shape(0), reals.shape(1), codes.data(), sizes.data());
+}
+
 bitrank::Order order_of(const Bits &bits) {
     for (std::size_t i = 0; i < bits.shape(0); ++i)
         require(bits.data()[i] < bits.shape(0), "order must be a permutation of the bits");
@@ -460,6 +468,7 @@ NB_MODULE(_kernel, module) {
                "threads"_a = 1);
     module.def("weighted_hamming_to_rows", &weighted_hamming_to_rows, "queries"_a, "codes"_a, "rows"_a, "weights"_a,
                "out"_a.noconvert(), "threads"_a = 1);
+    module.def("split_reals", &split_reals, "reals"_a, "codes"_a.noconvert(), "sizes"_a.noconvert());
     module.def("hamming", &hamming, "queries"_a, "codes"_a, "out"_a.noconvert(), "threads"_a = 1);
     nb::class_<Segments>(module, "Segments")
         .def(nb::init<std::vector<SegmentArrays>, std::size_t, std::size_t>(), "segments"_a, "n_bytes"_a, "n_rest"_a = 0);

@@ -1,7 +1,9 @@
 """Checks of arguments."""
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from bitrank.core.checks import (
     check_codes,
@@ -11,6 +13,7 @@ from bitrank.core.checks import (
     check_n_bits,
     check_queries,
     check_weights,
+    split_reals,
 )
 from bitrank.core.codes import pack, unpack
 from bitrank.core.types import Queries
@@ -112,3 +115,17 @@ def test_check_method():
     ):
         with pytest.raises(ValueError, match=message):
             check_method(method, k, candidates, most)
+
+
+@hypothesis.given(st.integers(1, 40), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_plain_reals_are_split_in_one_pass(n_bits, n, seed):
+    reals = np.random.default_rng(seed).standard_normal((n, n_bits)).astype(np.float32)
+    reals[0, 0] = -abs(reals[0, 0]) - 1
+    codes, magnitudes = split_reals(reals, n_bits)
+    np.testing.assert_array_equal(codes, np.packbits(reals > 0, axis=1))
+    np.testing.assert_array_equal(magnitudes, np.abs(reals))
+    for wrong in (np.nan, np.inf, -np.inf):
+        reals[-1, -1] = wrong
+        assert split_reals(reals, n_bits) is None
+    for other in (reals.astype(np.float64), reals[:, :0], reals[0], np.abs(reals), reals[::-1]):
+        assert split_reals(other, n_bits) is None

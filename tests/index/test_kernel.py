@@ -57,6 +57,7 @@ def calls():
         "weighted_hamming": lambda: k.weighted_hamming(queries, codes, weights, floats),
         "weighted_hamming_to_rows": lambda: k.weighted_hamming_to_rows(queries, codes, rows, weights, floats),
         "hamming": lambda: k.hamming(queries, codes, counts),
+        "split_reals": lambda: k.split_reals(floats[:, :N_BITS].copy(), queries.copy(), weights.copy()),
         "search": lambda: k.search(queries, weightings, segments, *nearest, 1),
         "search_whole": lambda: k.search_whole(
             queries, weightings, segments, 1000, queries, weights, order, *nearest, 1

@@ -13,6 +13,7 @@ from bitrank.clicks import gate as click_gate
 from bitrank.clicks import learn as learner
 from bitrank.datasets import digits
 from bitrank.index import Index
+from bitrank.ranking.trust import Calibration
 from bitrank.service import sources
 from bitrank.service.service import Service
 from bitrank.service.settings import Settings
@@ -322,6 +323,21 @@ def test_a_list_of_versions_unpacks_no_ranker(collection, tmp_path, monkeypatch)
         listed = versions(client)["versions"]
     assert [entry["kind"] for entry in listed] == ["QueryVectorRanker", "weights"]
     assert not unpacked
+
+
+def test_trust_is_calibrated_once_per_version(collection, tmp_path, monkeypatch):
+    ranker = QueryVectorRanker(n_steps=20, n_hidden=16, random_state=0).fit(*collection)
+    made, init = [], Calibration.__init__
+
+    def make(self, *arguments):
+        made.append(self)
+        init(self, *arguments)
+
+    with serving(source(collection), tmp_path, ranker=ranker) as client:
+        monkeypatch.setattr(Calibration, "__init__", make)
+        for item in (3, 4, 5, 3):
+            assert client.post("/search", json={"item": item}).status_code == 200
+    assert len(made) == 1
 
 
 def test_a_ranker_learned_offline_is_the_first_version(collection, tmp_path):

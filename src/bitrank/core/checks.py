@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from bitrank import _kernel
 from bitrank.core.arrays import to_array
 from bitrank.core.types import Codes, Ids, Method, Queries, Weights, n_bytes
 
@@ -199,13 +200,14 @@ def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> t
         rows = np.atleast_2d(check_weights(queries.weights, n_bits, n_queries=len(codes)))
         return codes, np.ascontiguousarray(rows)
     array = to_array(queries, "queries")
+    plain = split_reals(array, n_bits) if weights is None else None
+    if plain is not None:
+        return plain
     magnitudes = None
     if are_reals(array, n_bits):
         magnitudes = check_reals(array, n_bits)
         array = np.packbits(array > 0, axis=1)
     codes = check_codes(array, n_bits, name="queries")
-    if magnitudes is not None and weights is None:
-        return codes, magnitudes
     weights = np.ones(n_bits, np.float32) if weights is None else weights
     rows = np.atleast_2d(check_weights(weights, n_bits, n_queries=len(codes)))
     if magnitudes is not None:
@@ -243,14 +245,20 @@ def are_reals(array: npt.NDArray[Any], n_bits: int) -> bool:
     return array.dtype.kind == "f"
 
 
+def split_reals(array: npt.NDArray[Any], n_bits: int) -> tuple[Codes, Weights] | None:
+    """Codes and magnitudes of finite float32 with signs, in one pass; None for what `check_reals` must look at."""
+    if array.dtype != np.float32 or array.ndim != 2 or array.shape[1] != n_bits or not array.flags.c_contiguous:
+        return None
+    codes, magnitudes = np.empty((len(array), n_bytes(n_bits)), np.uint8), np.empty(array.shape, np.float32)
+    return (codes, magnitudes) if _kernel.split_reals(array, codes, magnitudes) else None
+
+
 def check_reals(array: npt.NDArray[Any], n_bits: int, name: str = "queries") -> Weights:
     """Magnitudes of queries that are reals, one column per bit, finite in float32."""
     if array.ndim != 2 or array.shape[1] != n_bits:
         one = ": for one query, give a matrix of one row" if array.shape == (n_bits,) else ""
         raise ValueError(f"{name} of reals must have shape (n_queries, {n_bits}), got {array.shape}{one}")
-    magnitudes: Weights = np.abs(array if array.dtype == np.float32 else as_float32(array, name))
-    if array.size and array.min() < 0 and magnitudes.max() < np.inf:  # neither with a value that is not a number
-        return magnitudes
+    magnitudes: Weights = np.abs(as_float32(array, name))
     wrong = ~np.isfinite(magnitudes)
     if wrong.any():
         row, bit = np.unravel_index(int(wrong.argmax()), array.shape)

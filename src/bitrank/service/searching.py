@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -16,7 +17,7 @@ from bitrank import clicks
 from bitrank.clicks.exploration import draw_by_rank, place_at_random
 from bitrank.clicks.page import CANARY
 from bitrank.core.codes import split_vectors
-from bitrank.core.types import Codes, Ids, Queries, Weights
+from bitrank.core.types import Ids, Queries, Weights
 from bitrank.service.code_table import is_in
 from bitrank.service.collection import Collection, SearchQuery
 from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
@@ -94,7 +95,8 @@ class Searcher:
         self._collection, self._signer, self._settings, self._ranking = collection, signer, settings, ranking
         self._random = np.random.default_rng(settings.random_state)
         self._draw_key = signer.key_of("explored items") if settings.random_state is None else self._random.bytes(32)
-        self._sampled: tuple[Any, Codes] = None, collection.sample.codes
+        self._sampled: Any = None  # what calibrations were made from
+        self._calibrations: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def plan(self, query: SearchQuery, request: PageRequest) -> Plan:
         """Look up what a search needs; a ValueError says what is wrong with it."""
@@ -123,15 +125,20 @@ class Searcher:
         if ranking.ranker is None:
             return _weighted(query, ranking.weights)
         features = None if query.features is None else ranking.ranker.features_of(query.features)
-        return _check_finite(ranking.ranker.queries_for(query.vector, features=features, collection=self._some_codes()))
+        calibration = self._calibration(ranking.ranker)
+        return _check_finite(ranking.ranker.queries_for(query.vector, features=features, collection=calibration))
 
-    def _some_codes(self) -> Codes:
-        """Codes of the collection that tell the trust in a query, the same until the sample changes."""
+    def _calibration(self, ranker: Any) -> Any:
+        """What the trust in a query is told from: made once per ranker and sample of the collection."""
+        if not hasattr(ranker, "calibrate") or not len(ranker.sample_):  # all queries are treated alike
+            return None
         sample = self._collection.sample
-        if sample is not self._sampled[0]:
+        if sample is not self._sampled:
+            self._sampled, self._calibrations = sample, WeakKeyDictionary()
+        if ranker not in self._calibrations:
             step = max(1, len(sample.codes) // _N_SAMPLED)
-            self._sampled = sample, np.ascontiguousarray(sample.codes[::step])
-        return self._sampled[1]
+            self._calibrations[ranker] = ranker.calibrate(np.ascontiguousarray(sample.codes[::step]))
+        return self._calibrations[ranker]
 
     def run(self, plans: list[Plan]) -> list[bytes]:
         """Search for one page per plan; returns their JSON."""

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "parallel.hpp"
@@ -94,6 +96,22 @@ void hamming(const std::uint8_t *queries, std::size_t n_queries, const std::uint
                 scanner.hamming(queries + q * n_bytes, codes + start * n_bytes, std::min(strip, n_codes - start), n_bytes,
                                 out + q * n_codes + start);
     });
+}
+
+bool split_reals(const float *reals, std::size_t n_rows, std::size_t n_bits, std::uint8_t *codes, float *sizes) {
+    bool finite = true, any_below = false;
+    for (std::size_t row = 0; row < n_rows; ++row)
+        for (std::size_t bit = 0; bit < n_bits; bit += 8, ++codes) {
+            unsigned byte = 0;
+            for (std::size_t i = 0; i < std::min<std::size_t>(8, n_bits - bit); ++i, ++reals, ++sizes) {
+                byte |= (*reals > 0 ? 0x80u : 0u) >> i;
+                any_below |= *reals < 0;
+                *sizes = std::abs(*reals);
+                finite &= *sizes <= std::numeric_limits<float>::max();
+            }
+            *codes = static_cast<std::uint8_t>(byte);
+        }
+    return finite && any_below;
 }
 
 }  // namespace bitrank

@@ -34,4 +34,8 @@ void weighted_hamming_to_rows(const Distances &task, const std::int64_t *rows, s
 void hamming(const std::uint8_t *queries, std::size_t n_queries, const std::uint8_t *codes, std::size_t n_codes,
              std::size_t n_bytes, std::uint16_t *out, std::size_t n_threads, const Scanner &scanner);
 
+// Codes of reals, one bit per value above zero, and their sizes; n_rows x n_bits. False if a value is not finite, or if
+// none is below zero.
+bool split_reals(const float *reals, std::size_t n_rows, std::size_t n_bits, std::uint8_t *codes, float *sizes);
+
 }  // namespace bitrank

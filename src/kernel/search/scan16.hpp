@@ -28,10 +28,9 @@ void prepare(const std::uint8_t *blocks, std::uint64_t now, std::size_t n_bytes,
     }
 }
 
-// A block scanned for four queries, or one or two blocks for one query, group by group: sums are by query or by block.
-template <typename Line, typename Sums, std::size_t n_queries, std::size_t n_blocks>
+// A block scanned for four queries or for one, group by group: sums are by query.
+template <typename Line, typename Sums, std::size_t n_queries>
 struct BlockScan {
-    static constexpr std::size_t n_sums = n_queries * n_blocks;
     static constexpr std::size_t step_bytes = step_bytes_of<Line>;
 
     const Tables *tables;
@@ -41,7 +40,7 @@ struct BlockScan {
     // step: before the turn as seen from the block, then as seen from `ahead`.
     const std::uint8_t *ahead = nullptr;
     std::size_t turn = 0;
-    const std::uint8_t *blocks[n_blocks] = {};
+    const std::uint8_t *block = nullptr;
 
     explicit BlockScan(const Tables *all) : tables(all), n_bytes(all->n_bytes) {}
 
@@ -49,37 +48,29 @@ struct BlockScan {
     std::size_t n_steps() const { return (n_bytes + step_bytes - 1) / step_bytes; }
     std::size_t n_groups() const { return (n_steps() + steps_per_group - 1) / steps_per_group; }
 
-    // Average the look-ups of a step: work(number of the sum, average).
+    // Average the look-ups of a step: work(query, average).
     template <bool is_last, typename Work>
     BITRANK_INLINE void average(std::size_t s, Work work) const {
-        Line indices[n_blocks][Lookups::per_step];
-BITRANK_UNROLL(4)
-        for (std::size_t b = 0; b < n_blocks; ++b) {
-            Line lines[step_bytes];
-            load_step<is_last>(blocks[b], s, n_bytes, lines);
-            if constexpr (Line::index_bits == 6 && n_queries > 1) {
-                for (std::size_t i = 0; i < 3; ++i) indices[b][i] = lines[i];
-                indices[b][3] = Line::load(prepared + s * lane_count);
-            } else {
-                Line::expand(lines, indices[b]);
-            }
+        Line indices[Lookups::per_step], lines[step_bytes];
+        load_step<is_last>(block, s, n_bytes, lines);
+        if constexpr (Line::index_bits == 6 && n_queries > 1) {
+            for (std::size_t i = 0; i < 3; ++i) indices[i] = lines[i];
+            indices[3] = Line::load(prepared + s * lane_count);
+        } else {
+            Line::expand(lines, indices);
         }
         if constexpr (n_queries > 1) {
             __builtin_prefetch(ahead + s * lane_count, 0, 2);
         } else {
-            for (std::size_t b = 0; b < n_blocks; ++b) {
-                const std::uint8_t *from = (n_blocks > 1 || s < turn ? blocks[b] : ahead) + s * step_bytes * lane_count;
-                for (std::size_t i = 0; i < step_bytes; ++i) __builtin_prefetch(from + bytes_ahead + i * lane_count);
-            }
+            const std::uint8_t *from = (s < turn ? block : ahead) + s * step_bytes * lane_count;
+            for (std::size_t i = 0; i < step_bytes; ++i) __builtin_prefetch(from + bytes_ahead + i * lane_count);
         }
 BITRANK_UNROLL(4)
         for (std::size_t q = 0; q < n_queries; ++q) {
             const StepTables<Line> at_step(tables[q], s);
-BITRANK_UNROLL(4)
-            for (std::size_t b = 0; b < n_blocks; ++b)
-                at_step.look_up(indices[b], [&](const Line &x, const Line &y, const Line &z, const Line &w) {
-                    work(q * n_blocks + b, Line::average(Line::average(x, y), Line::average(z, w)));
-                });
+            at_step.look_up(indices, [&](const Line &x, const Line &y, const Line &z, const Line &w) {
+                work(q, Line::average(Line::average(x, y), Line::average(z, w)));
+            });
         }
     }
 
@@ -88,20 +79,20 @@ BITRANK_UNROLL(4)
     BITRANK_INLINE void add_group(std::size_t group, Sums *sums) const {
         const std::size_t s = group * steps_per_group;
         const Line none = Line::same(0);
-        Line first[n_sums], second[n_sums];
+        Line first[n_queries], second[n_queries];
         average<is_last>(s, [&](std::size_t i, const Line &line) { first[i] = line; });
-        for (std::size_t i = 0; i < n_sums; ++i) second[i] = none;
+        for (std::size_t i = 0; i < n_queries; ++i) second[i] = none;
         if constexpr (n_steps > 1) average<is_last>(s + 1, [&](std::size_t i, const Line &line) { second[i] = line; });
-        for (std::size_t i = 0; i < n_sums; ++i) first[i] = Line::average(first[i], second[i]);
-        for (std::size_t i = 0; i < n_sums; ++i) second[i] = none;
+        for (std::size_t i = 0; i < n_queries; ++i) first[i] = Line::average(first[i], second[i]);
+        for (std::size_t i = 0; i < n_queries; ++i) second[i] = none;
         if constexpr (n_steps == 3)
             average<is_last>(s + 2, [&](std::size_t i, const Line &line) { second[i] = Line::average(line, none); });
         if constexpr (n_steps == 4) {
             average<is_last>(s + 2, [&](std::size_t i, const Line &line) { second[i] = line; });
             average<is_last>(s + 3, [&](std::size_t i, const Line &line) { second[i] = Line::average(second[i], line); });
         }
-        for (std::size_t i = 0; i < n_sums; ++i)
-            sums[i].add(Line::average(first[i], second[i]), tables[i / n_blocks].factors[group]);
+        for (std::size_t i = 0; i < n_queries; ++i)
+            sums[i].add(Line::average(first[i], second[i]), tables[i].factors[group]);
     }
 
     BITRANK_INLINE void add_groups(std::size_t group, std::size_t stop, Sums *sums) const {
@@ -121,10 +112,10 @@ template <typename Line, typename Sums>
 void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, const std::uint8_t *ahead,
                     std::uint64_t now, const Tables *tables, Taker taker) {
     constexpr std::size_t n_queries = queries_per_scan;
-    BlockScan<Line, Sums, n_queries, 1> quad(tables);
+    BlockScan<Line, Sums, n_queries> quad(tables);
     const std::size_t stride = quad.stride(), n_steps = quad.n_steps(), n_groups = quad.n_groups();
     const auto place = [&](std::size_t number, std::size_t i) {
-        quad.blocks[0] = blocks + number * stride;
+        quad.block = blocks + number * stride;
         quad.prepared = prepared + number * n_steps * lane_count;
         quad.ahead = ahead + i * stride;
     };
@@ -170,58 +161,42 @@ inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups
     return 2 * first_test <= n_groups ? first_test : n_groups;
 }
 
-// Scan the blocks of `now`, `n_blocks` at a time; the last of `live` is followed by the next super-block. Calls
-// out(block, sums), unless all rows are found to be beyond the limit by then.
-template <typename Line, typename Sums, std::size_t n_blocks, typename Out>
-BITRANK_INLINE void scan_blocks(const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, const Tables &tables,
-                                bool may_stop, Out out) {
-    BlockScan<Line, Sums, 1, n_blocks> scan(&tables);
+// Scan the blocks of `now`; the last of `live` is followed by the next super-block. Calls out(block, sums), unless all rows
+// are found to be beyond the limit by then.
+template <typename Line, typename Sums, typename Out>
+BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
+                                   bool may_stop, Out out) {
+    BlockScan<Line, Sums, 1> scan(&tables);
     const std::size_t stride = scan.stride(), n_groups = scan.n_groups();
     const std::size_t n_first = may_stop ? groups_before_test(tables, n_groups) : n_groups;
     scan.turn = stride > bytes_ahead ? (stride - bytes_ahead) / (scan.step_bytes * lane_count) : 0;
-    while (__builtin_popcountll(now) >= static_cast<int>(n_blocks)) {
-        std::size_t numbers[n_blocks];
-        Sums sums[n_blocks];
-        for (std::size_t b = 0; b < n_blocks; ++b, now &= now - 1) {
-            numbers[b] = static_cast<std::size_t>(__builtin_ctzll(now));
-            scan.blocks[b] = blocks + numbers[b] * stride;
-            sums[b] = Sums::zero();
-        }
-        const std::uint64_t later = live & ~std::uint64_t{1} << numbers[n_blocks - 1];
+    for (; now; now &= now - 1) {
+        const auto number = static_cast<std::size_t>(__builtin_ctzll(now));
+        const std::uint64_t later = live & ~std::uint64_t{1} << number;
         const std::size_t next = later ? static_cast<std::size_t>(__builtin_ctzll(later)) : lane_count;
+        Sums sums = Sums::zero();
+        scan.block = blocks + number * stride;
         scan.ahead = blocks + next * stride - stride;
-        scan.add_groups(0, n_first, sums);
+        scan.add_groups(0, n_first, &sums);
         if (n_first < n_groups) {
-            std::uint64_t any = 0;
-            for (const Sums &sum : sums) any |= sum.within(tables.limit);
-            if (!any) continue;
-            scan.add_groups(n_first, n_groups, sums);
+            if (!sums.within(tables.limit)) continue;
+            scan.add_groups(n_first, n_groups, &sums);
         }
-        for (std::size_t b = 0; b < n_blocks; ++b) out(numbers[b], sums[b]);
+        out(number, sums);
     }
 }
 
-template <typename Line, typename Sums, typename Out>
-BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
-                                   std::size_t total_bytes, const Tables &tables, bool may_stop, Out out) {
-    constexpr std::size_t n_blocks = Line::blocks_of_one > 1 ? 2 : 1;
-    if (n_blocks > 1 && total_bytes <= bytes_by_tiles)
-        scan_blocks<Line, Sums, n_blocks>(blocks, now, live, tables, may_stop, out);
-    scan_blocks<Line, Sums, 1>(blocks, now, live, tables, may_stop, out);
-}
-
 template <typename Line, typename Sums>
-void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
-            const Tables &tables, Taker taker) {
-    scan_one_query<Line, Sums>(blocks, now, live, total_bytes, tables, true, [&](std::size_t number, const Sums &sums) {
+void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t, const Tables &tables,
+            Taker taker) {
+    scan_one_query<Line, Sums>(blocks, now, live, tables, true, [&](std::size_t number, const Sums &sums) {
         if (const std::uint64_t rows = sums.within(tables.limit)) taker.take(taker.self, number, &rows);
     });
 }
 
 template <typename Line, typename Sums>
-void sums16(const std::uint8_t *blocks, std::uint64_t now, std::size_t total_bytes, const Tables &tables,
-            std::uint16_t *sums) {
-    scan_one_query<Line, Sums>(blocks, now, now, total_bytes, tables, false, [&](std::size_t number, const Sums &of_block) {
+void sums16(const std::uint8_t *blocks, std::uint64_t now, std::size_t, const Tables &tables, std::uint16_t *sums) {
+    scan_one_query<Line, Sums>(blocks, now, now, tables, false, [&](std::size_t number, const Sums &of_block) {
         of_block.store(sums + number * lane_count);
     });
 }

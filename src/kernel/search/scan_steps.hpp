@@ -16,8 +16,8 @@
 namespace bitrank {
 namespace {
 
-// One query scans some blocks at a time, where they fit the registers, of a collection of up to so many bytes. Others are
-// read fastest from the first byte to the last.
+// With sums of 8 bits, one query scans some blocks at a time of a collection of up to so many bytes. Others are read
+// fastest from the first byte to the last.
 constexpr std::size_t bytes_by_tiles = std::size_t{1} << 24;
 
 // For one query, a line is prefetched when so many bytes before it are to be scanned: into the first level of the cache,

@@ -17,6 +17,7 @@ from bitrank.core.checks import (
     check_labels,
     check_n_bits,
     check_reals,
+    split_reals,
 )
 from bitrank.core.types import Codes, Rows, Weights
 from bitrank.ranking.evidence.constraints import check_constraints
@@ -90,6 +91,9 @@ def check_query_rows(queries: Any, n_bits: int, name: str = "queries") -> QueryR
     QueryRows(codes=array([[160]], dtype=uint8), magnitudes=array([[0.5, 2. , 1. ]], dtype=float32))
     """
     array = to_array(queries, name)
+    plain = split_reals(array, n_bits)
+    if plain is not None:
+        return QueryRows(*plain)
     if not are_reals(array, n_bits):
         return QueryRows(check_codes(array, n_bits, name=name), None)
     magnitudes = check_reals(array, n_bits, name)
