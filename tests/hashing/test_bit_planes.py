@@ -206,6 +206,8 @@ def test_mistakes():
     planes = BitPlanes(random_state=0).fit(spectrum())
     with pytest.raises(ValueError, match="X must have no zero vectors for the cosine, got one in row 3"):
         planes.transform(X)
+    with pytest.raises(ValueError, match="X must have no zero vectors for the cosine, got one in row 3"):
+        planes.project(X)
     with pytest.raises(ValueError, match="Input X contains NaN"):
         planes.project(np.full((1, 24), np.nan))
     with pytest.raises(ValueError, match="Input X contains infinity"):

@@ -20,6 +20,7 @@ from bitrank.collection.engine import EngineIds, EngineItems
 from bitrank.collection.folder import Change, State, Stored
 from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, as_values, is_numbers
 from bitrank.collection.moment import Lazy, Moment
+from bitrank.collection.planes import PlaneQueries
 from bitrank.collection.report import PLAIN, CollectionReport, Learned, Version, measure_recall
 from bitrank.collection.results import CollectionResults, Explanation
 from bitrank.collection.vectors import GivenVectors, check_vectors
@@ -110,9 +111,9 @@ class Collection:
         ids : n hashable values, optional
             Whole numbers are fastest; row numbers by default.
         bits : float, optional
-            Bits per dimension; 1 so far.
+            Bits per dimension, from 0.25 to 8, of `BitPlanes`.
         hasher : Hasher, optional
-            Makes the codes in place of the signs of the dimensions. One that is not fitted learns from X.
+            Makes the codes in its place. One that is not fitted learns from X.
         metric : {"cosine", "dot", "l2"}
             What makes vectors near, for the recall in `report`.
         random_state : int, optional
@@ -130,19 +131,18 @@ class Collection:
         from sklearn.exceptions import NotFittedError
         from sklearn.utils.validation import check_is_fitted
 
-        from bitrank.hashing import SignBits
+        from bitrank.hashing import BitPlanes, SignBits
         from bitrank.hashing.hasher import Hasher
 
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}, got {metric!r}")
-        if bits not in (None, 1):
-            raise ValueError(f"bits must be 1, or None, got {bits!r}")
         if bits is not None and hasher is not None:
             raise ValueError("bits must be None for a hasher, which has its own, got both")
         vectors = check_vectors(X, "X")
         if len(vectors) < 2 and hasher is None:
             raise ValueError(f"X must hold at least two rows, whose values choose the thresholds, got {len(vectors)}")
-        chosen: Hasher = SignBits() if hasher is None else hasher
+        made: Hasher = SignBits() if bits is None else BitPlanes(bits, metric, random_state)  # type: ignore[arg-type]
+        chosen = made if hasher is None else hasher
         if not isinstance(chosen, Hasher):
             raise ValueError(f"hasher must be a Hasher, got {hasher!r:.60}")
         try:
@@ -154,7 +154,7 @@ class Collection:
                 )
         except NotFittedError:
             chosen = copy.deepcopy(chosen).fit(vectors)
-        index = Index(n_bits=chosen.n_bits_)
+        index = _new_index(chosen)
         known, numbers = _start_ids(ids, len(vectors), index)
         index.add(chosen.transform(vectors), numbers)
         collection = cls(
@@ -207,7 +207,7 @@ class Collection:
             array = array.astype(np.uint8)
         checked, width = check_any_rows(array, n_bits)
         n_dimensions = None if hasher is None else _check_fitted(hasher, checked, width)
-        index = Index(n_bits=width)
+        index = Index(n_bits=width) if hasher is None else _new_index(hasher)
         known, numbers = _start_ids(ids, len(checked), index)
         index.add(checked, numbers)
         return cls(index, known, hasher=hasher, n_dimensions=n_dimensions, random_state=random_state)
@@ -377,9 +377,14 @@ class Collection:
         wanted = None if filter is None else self._filter(moment, filter)
         threads = n_threads(threads)
         asked, queries, trust = self._ask(moment, Q) if similarity is None else (None, self._codes_of(moment, Q), None)
+        remembers = similarity is None and remembering.is_active(moment)
+        scale = self._scale_of(queries)
+        if remembers and isinstance(queries, PlaneQueries):  # lifted by linear scores
+            scale = queries.scale()
+            asked = queries = queries.reals()
         numbers, distances = moment.search(queries, k, wanted, threads, similarity)
-        lifted, scale = None, self._scale_of(queries)
-        if similarity is None and remembering.is_active(moment):
+        lifted = None
+        if remembers:
             scales = scale if asked is queries else self._scale_of(asked), scale
             lifted = remembering.lifted(moment, (asked, queries), (numbers, distances), wanted, threads, scales)
             numbers, distances = lifted.ids, lifted.distances
@@ -465,6 +470,8 @@ class Collection:
         _, queries, trust = self._ask(moment, Q)
         if isinstance(queries, Queries):
             return queries
+        if isinstance(queries, PlaneQueries):
+            queries = queries.reals()
         codes, weights = check_queries(queries, None, moment.index.n_bits)
         return Queries(codes, np.ascontiguousarray(np.broadcast_to(weights, (len(codes), moment.index.n_bits))), trust)
 
@@ -559,6 +566,7 @@ class Collection:
             made = learning.make_ranker(ranker, kind, moment.index.n_bits, self._random_state)
             asked = unjudged if kind == "unjudged" else queries
             reals, vectors = (None, None) if asked is None else self._read_queries(moment, asked)
+            reals = reals if vectors is None else self._project(vectors)
             evidence = learning.Evidence(kind, given[kind], reals, vectors, query_ids, ignore_unknown)
             learned_ranker, learned = learning.learn(made, self._items(moment, features), evidence)
             with self._writing:
@@ -933,7 +941,12 @@ class Collection:
         """What the memory is asked, what the index is asked, and the trust in each query."""
         if isinstance(Q, Queries):
             return Q, Q, Q.trust
-        reals, vectors = self._read_queries(moment, Q)
+        queries, vectors = self._read_queries(moment, Q)
+        hasher: Any = self.hasher
+        if moment.ranker is None and vectors is not None and hasattr(hasher, "ask") and isinstance(moment.index, Index):
+            in_planes = PlaneQueries.of(hasher, vectors)
+            return in_planes, in_planes, None
+        reals = queries if vectors is None else hasher.project(vectors)
         if moment.ranker is None:
             return reals, reals, None
         ranker = moment.ranker.get()
@@ -943,27 +956,33 @@ class Collection:
 
     def _codes_of(self, moment: Moment, Q: Any) -> Codes:
         """Queries as codes."""
-        reals, vectors = self._read_queries(moment, Q)
-        if reals.dtype != np.uint8 and vectors is None:
+        queries, vectors = self._read_queries(moment, Q)
+        if vectors is None and queries.dtype != np.uint8:
             raise ValueError("queries must be codes for a similarity, got reals")
-        return reals if reals.dtype == np.uint8 else np.packbits(reals > 0, axis=1)
+        return queries if vectors is None else self._hasher.get().transform(vectors)  # type: ignore[union-attr]
 
-    def _read_queries(self, moment: Moment, Q: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
-        """Queries as codes or reals, and the vectors that they were made from, if they were."""
+    def _read_queries(self, moment: Moment, Q: Any) -> tuple[Any, npt.NDArray[Any] | None]:
+        """Queries as codes or reals, or as the vectors that codes are made of."""
         array = to_array(Q, "queries")
         if array.ndim == 1 and array.dtype != object:
             array = array[None]
         n_bits = moment.index.n_bits
         if self._hasher is not None and array.ndim == 2 and array.shape[1] == self._n_dimensions:
-            vectors = check_vectors(array, "queries")
-            return self._hasher.get().project(vectors), vectors
+            return None, check_vectors(array, "queries")
         if array.dtype == np.uint8 or (array.ndim == 2 and array.dtype == np.bool_):
             if array.ndim == 2 and array.dtype == np.uint8 and array.shape[1] != n_bytes(n_bits):
                 raise ValueError(f"queries must be {self._wanted()}, got shape {array.shape} of {array.dtype}")
-            return check_codes(array, n_bits, name="queries"), None
+            codes = check_codes(array, n_bits, name="queries")
+            decode = getattr(self.hasher, "decode", None)
+            return (codes, None) if decode is None else (None, decode(codes))
         if self._hasher is not None or array.ndim != 2 or array.shape[1] != n_bits or array.dtype.kind not in "fiu":
             raise ValueError(f"queries must be {self._wanted()}, got shape {array.shape} of {array.dtype}")
         return check_vectors(array, "queries"), None
+
+    def _project(self, vectors: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        hasher: Any = self.hasher
+        reals: npt.NDArray[np.float32] = hasher.project(vectors)
+        return reals
 
     def _wanted(self) -> str:
         codes = f"packed codes of {self.bytes_per_item} bytes"
@@ -996,6 +1015,8 @@ class Collection:
         return numbers
 
     def _scale_of(self, queries: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        if isinstance(queries, PlaneQueries):  # one less the cosine, or minus a score
+            return np.full(len(queries), 2.0 if self._metric == "cosine" else 0.0), np.full(len(queries), 0.5)
         return _scale(queries, self.n_bits, self._hasher is not None and self._n_dimensions == self.n_bits)
 
     # What is held ----------------------------------------------------------------------------------------------------
@@ -1117,6 +1138,13 @@ def _check_fitted(hasher: Hasher, codes: Codes, n_bits: int) -> int:
         raise ValueError(f"hasher must make codes of {n_bits} bits, got one of {hasher.n_bits_} bits")
     hasher.check_codes(codes)
     return int(hasher.n_features_in_)
+
+
+def _new_index(hasher: Hasher) -> Index:
+    """An index for codes of a hasher: in two parts, where they have a head."""
+    n_scanned = getattr(hasher, "n_scanned_", None)
+    weights = None if n_scanned is None else hasher.bit_weights_[:n_scanned]
+    return Index(n_bits=hasher.n_bits_, n_scanned=n_scanned, query_weights=weights)
 
 
 def _start_ids(ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.collection.ids import ItemIds
+from bitrank.collection.planes import PlaneQueries
 from bitrank.collection.report import Version
-from bitrank.core.types import Ids, Queries, n_bytes
+from bitrank.core.types import Ids, Queries, Results, n_bytes
 from bitrank.index import Index
 from bitrank.ranking.memory.entries import Memory
 
@@ -64,11 +65,15 @@ class Moment:
         if not isinstance(self.index, Index):
             if similarity is not None:
                 raise ValueError(f"similarity must be None for a collection in an engine, got {similarity!r:.60}")
+            queries = queries.reals() if isinstance(queries, PlaneQueries) else queries
             return self.index.search(queries, k, filter=wanted, threads=threads)[:2]  # type: ignore[no-any-return]
         size = max(64, _BYTES_PER_CALL // max(1, len(self.index) * n_bytes(self.index.n_bits)))
-        parts = []
+        parts: list[Any] = []
         for start in range(0, max(rows, 1), size):
             part = slice(start, start + size)
+            if isinstance(queries, PlaneQueries):
+                parts.append(Results(*queries.part(part).search(self.index, k, wanted, threads)))
+                continue
             if isinstance(queries, Queries):
                 some: Any = Queries(queries.codes[part], queries.weights[part])
             else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.collection.planes import PlaneQueries
 from bitrank.core.codes import sample_rows
 from bitrank.index import Index
 from bitrank.ranking.gate.report import Line, Report
@@ -233,7 +234,11 @@ def measure_recall(hasher: Hasher, vectors: npt.NDArray[Any], metric: str) -> fl
         scores -= 0.5 * (sample**2).sum(axis=1)
     scores[np.arange(len(asked)), asked] = -np.inf  # no row finds itself
     near = np.argpartition(-scores, 10, axis=1)[:, :10]
-    found = Index(hasher.transform(sample), n_bits=hasher.n_bits_).search(hasher.project(sample[asked]), 11).ids
+    if hasattr(hasher, "n_scanned_"):
+        index = Index(hasher.transform(sample), n_bits=hasher.n_bits_, n_scanned=hasher.n_scanned_)
+        found = PlaneQueries.of(hasher, sample[asked]).search(index, 11)[0]
+    else:
+        found = Index(hasher.transform(sample), n_bits=hasher.n_bits_).search(hasher.project(sample[asked]), 11).ids
     hits = 0
     for row, itself, wanted in zip(found.tolist(), asked.tolist(), near.tolist(), strict=True):
         hits += len(set([each for each in row if each != itself][:10]) & set(wanted))

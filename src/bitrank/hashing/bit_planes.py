@@ -154,8 +154,7 @@ class BitPlanes(Hasher):
         -------
         values : float32 array of shape (n, n_bits), or (n, n_scanned)
         """
-        asked = self.ask(X)
-        return self._layout.reals(asked, head)
+        return self.reals(self.ask(X), head)
 
     def ask(self, X: npt.ArrayLike) -> Asked:
         """Compute what `estimate` and both forms of `project` share."""
@@ -168,6 +167,10 @@ class BitPlanes(Hasher):
                 f"X must have projections that fit in float32, got values up to {np.abs(vectors).max():.3g}"
             )
         return asked
+
+    def reals(self, asked: Asked, head: bool = False) -> Reals:
+        """Compute `project` from what `ask` returned."""
+        return self._layout.reals(asked, head)
 
     def transform(self, X: npt.ArrayLike) -> Codes:
         """Compute packed codes.
@@ -209,7 +212,30 @@ class BitPlanes(Hasher):
             products = np.einsum("qb,qnb->qn", reals, flat.reshape(*codes.shape[:2], -1))
         else:
             products = reals @ signs(check_codes(codes, self.n_bits_), self.n_bits_).T
-        return self._layout.estimates(products, self._layout.f_of(codes), asked)
+        return self.estimates(products, codes, asked)
+
+    @property
+    def tail_bytes(self) -> int:
+        """Bytes at the end of a code that hold its correction, without which no product becomes an estimate."""
+        return self._layout.tail_bytes
+
+    def estimates(self, products: Reals, tails: Codes, asked: Asked) -> Reals:
+        """Compute estimates from products of queries with the ±1 of codes, and the last bytes of the codes."""
+        return self._layout.estimates(products, self._layout.f_of(tails), asked)
+
+    def scale(self, asked: Asked) -> tuple[Floats, Floats]:
+        """What turns products into scores of items with a typical correction: (first + product)·second, per query."""
+        z, scale, offset = asked
+        layout, beta = self._layout, z[:, -1].astype(np.float64)
+        f = layout.f.middle
+        second = scale / f
+        return beta * layout.used_w.middle + beta * layout.t0 * f + offset / np.where(second == 0, 1, second), second
+
+    def distances(self, scores: Reals) -> Reals:
+        """Turn scores into distances: one less the cosine, minus the product, or the Euclidean distance."""
+        if self.metric == "l2":
+            return np.sqrt(np.maximum(-scores, 0))
+        return 1 - scores if self.metric == "cosine" else -scores
 
     def decode(self, codes: Codes) -> Reals:
         """Compute vectors whose products with queries are the estimated ones.

@@ -95,7 +95,7 @@ class Layout:
         # Rows of a block that bits are read from: axes, and the high and the low bytes of three numbers.
         self._sources = np.where(places >= 0, places, axes.m - 2 * (places + 1) + (exponents >= 8))
         self._shifts = (exponents % 8).astype(np.uint8)[:, None]
-        self._has_f = (places == F).any()
+        self.tail_bytes = self.f.n_bits // 8 if (places == F).any() else 0
 
     def encode(self, X: npt.NDArray[Any]) -> Codes:
         """Codes of vectors."""
@@ -132,9 +132,9 @@ class Layout:
 
     def f_of(self, codes: Codes) -> Reals:
         """The stored corrections of codes of any shape (…, n_bytes)."""
-        if not self._has_f:
+        if not self.tail_bytes:
             return np.full(codes.shape[:-1], np.float32(self.f.middle))
-        if self.f.n_bits == 8:
+        if self.tail_bytes == 1:
             levels = codes[..., -1].astype(np.float32)
         else:
             levels = codes[..., -2].astype(np.float32) * 256 + codes[..., -1]

@@ -27,7 +27,7 @@ from bitrank.core.checks import (
     n_threads,
 )
 from bitrank.core.codes import nearest, sample_rows
-from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights
+from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
 from bitrank.index import storage
 from bitrank.index.cells import Axes, learn_cells, rows_to_fit
 from bitrank.index.reading import Calibration, Chosen
@@ -309,6 +309,20 @@ class Index:
         array([[64]], dtype=uint8)
         """
         return self._snapshot.codes(check_ids(ids))
+
+    def last_bytes(self, ids: Ids, n: int) -> Codes:
+        """Last bytes of codes, where these are not scanned: of ids of any shape, zeros for -1.
+
+        Examples
+        --------
+        >>> Index(np.uint8([[1, 2, 3], [4, 5, 6]]), n_scanned=8).last_bytes(np.array([[1, 1, -1]]), 2)
+        array([[[5, 6],
+                [5, 6],
+                [0, 0]]], dtype=uint8)
+        """
+        if n > n_bytes(self._n_bits) - n_bytes(self.n_scanned):
+            raise ValueError(f"n must be at most the bytes that are not scanned, got {n}")
+        return self._snapshot.last_bytes(ids, n)
 
     def sample(self, n: int) -> Codes:
         """Draw n codes, or all where there are fewer: the same ones while the rows stay the same.

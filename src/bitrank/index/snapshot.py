@@ -148,6 +148,17 @@ class Snapshot:
             start += len(segment.ids)
         return out
 
+    def last_bytes(self, ids: Ids, n: int) -> Codes:
+        """Last bytes of the codes of ids; zeros for ids that do not exist."""
+        numbers = self.find(ids.ravel())
+        out, start = np.zeros((len(numbers), n), np.uint8), 0
+        for segment in self.segments:
+            inside = (numbers >= start) & (numbers < start + len(segment.ids))
+            if segment.rest is not None:
+                out[inside] = segment.rest[numbers[inside] - start, segment.rest.shape[1] - n :]
+            start += len(segment.ids)
+        return out.reshape(*ids.shape, n)
+
     def filtered(self, wanted: npt.ArrayLike) -> tuple[Segment, ...]:
         """Segments with only the wanted rows: a mask in the order of `ids`, or a list of ids."""
         array = to_array(wanted, "filter")
