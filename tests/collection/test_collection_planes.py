@@ -139,3 +139,13 @@ def test_mistakes():
     with pytest.raises(ValueError, match="similarity must be None for an index that scans some bits only"):
         collection.search(Q, similarity="tanimoto")
     assert len(collection) == len(X)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_judged_queries_lift_items(metric):
+    collection = Collection.from_vectors(X, bits=4, metric=metric, random_state=0)
+    far = collection.search(Q, 1500).ids[:, -1]
+    collection.remember(Q[:10], [[item] for item in far[:10].tolist()], pinned=True)
+    found = collection.search(Q, 5).ids
+    assert (found[:10, 0] == far[:10]).all()
+    assert not (found[10:, 0] == far[10:]).any()

@@ -376,6 +376,8 @@ class Collection:
         k = check_count("k", k, 1)
         wanted = None if filter is None else self._filter(moment, filter)
         threads = n_threads(threads)
+        if similarity is not None and self._hasher is None and np.asarray(Q).dtype.kind == "f":
+            raise ValueError("queries must be codes for a similarity, got reals")
         asked, queries, trust = self._ask(moment, Q) if similarity is None else (None, self._codes_of(moment, Q), None)
         remembers = similarity is None and remembering.is_active(moment)
         scale = self._scale_of(queries)
@@ -646,9 +648,7 @@ class Collection:
         """
         with self._writing:
             moment = self._moment
-            asked = self._ask(moment, queries)[0]
-            codes = np.packbits(asked > 0, axis=1) if getattr(asked, "dtype", np.uint8) != np.uint8 else asked
-            codes = codes.codes if isinstance(codes, Queries) else codes
+            codes = self._codes_of(moment, queries)
             memory = moment.memory or Memory.empty(self.n_bits)
             judgements = remembering.check_judgements(
                 codes, items, grades, query_ids, pinned, memory, lambda ids: self._find(moment, ids, "items")
@@ -956,10 +956,13 @@ class Collection:
 
     def _codes_of(self, moment: Moment, Q: Any) -> Codes:
         """Queries as codes."""
+        if isinstance(Q, Queries):
+            return Q.codes
         queries, vectors = self._read_queries(moment, Q)
-        if vectors is None and queries.dtype != np.uint8:
-            raise ValueError("queries must be codes for a similarity, got reals")
-        return queries if vectors is None else self._hasher.get().transform(vectors)  # type: ignore[union-attr]
+        if vectors is not None:
+            queries = self._hasher.get().transform(vectors)  # type: ignore[union-attr]
+        codes: Codes = queries if queries.dtype == np.uint8 else np.packbits(queries > 0, axis=1)
+        return codes
 
     def _read_queries(self, moment: Moment, Q: Any) -> tuple[Any, npt.NDArray[Any] | None]:
         """Queries as codes or reals, or as the vectors that codes are made of."""

@@ -43,9 +43,12 @@ class PlaneQueries:
         return self.planes.reals(self.asked)
 
     def scale(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """What turns distances of whole codes into scores: (first − 2·distance)·second, per query, typical items."""
+        """What turns distances of whole codes into similarities: cosines of typical items, else shares of weight."""
+        total = np.abs(self.reals()).sum(axis=1, dtype=np.float64)
+        if self.planes.metric != "cosine":
+            return total, 1 / np.where(total > 0, total, 1)
         first, second = self.planes.scale(self.asked)
-        return first + np.abs(self.reals()).sum(axis=1, dtype=np.float64), second
+        return first + total, second
 
     def search(
         self, index: Index, k: int, wanted: Ids | None = None, threads: int | None = None
