@@ -43,12 +43,9 @@ class PlaneQueries:
         return self.planes.reals(self.asked)
 
     def scale(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """What turns distances of whole codes into similarities: cosines of typical items, else shares of weight."""
-        total = np.abs(self.reals()).sum(axis=1, dtype=np.float64)
-        if self.planes.metric != "cosine":
-            return total, 1 / np.where(total > 0, total, 1)
+        """What turns distances of whole codes into similarities, 1 of a query with itself, for typical items."""
         first, second = self.planes.scale(self.asked)
-        return first + total, second
+        return first + np.abs(self.reals()).sum(axis=1, dtype=np.float64), second
 
     def search(
         self, index: Index, k: int, wanted: Ids | None = None, threads: int | None = None

@@ -224,12 +224,18 @@ class BitPlanes(Hasher):
         return self._layout.estimates(products, self._layout.f_of(tails), asked)
 
     def scale(self, asked: Asked) -> tuple[Floats, Floats]:
-        """What turns products into scores of items with a typical correction: (first + product)·second, per query."""
+        """What turns products into similarities of items with a typical correction: (first + product)·second.
+
+        Similarities are 1 for a vector and itself: cosines, products divided by the query's, and what distances are
+        short of those of two typical vectors.
+        """
         z, scale, offset = asked
         layout, beta = self._layout, z[:, -1].astype(np.float64)
-        f = layout.f.middle
-        second = scale / f
-        return beta * layout.used_w.middle + beta * layout.t0 * f + offset / np.where(second == 0, 1, second), second
+        f, length = layout.f.middle, layout.axes.length
+        unit = 2 * length**2 if self.metric == "l2" else 1.0 if self.metric == "cosine" else (scale / length) ** 2
+        second = np.where(scale > 0, scale, 1) / f
+        more = offset + unit if self.metric == "l2" else offset
+        return beta * (layout.used_w.middle + layout.t0 * f) + more / second, second / np.where(unit > 0, unit, 1)
 
     def distances(self, scores: Reals) -> Reals:
         """Turn scores into distances: one less the cosine, minus the product, or the Euclidean distance."""
