@@ -141,11 +141,10 @@ def test_mistakes():
     assert len(collection) == len(X)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_judged_queries_lift_items(metric):
-    collection = Collection.from_vectors(X, bits=4, metric=metric, random_state=0)
+def test_judged_queries_lift_items():
+    collection = Collection.from_vectors(X, bits=4, random_state=0)
     far = collection.search(Q, 1500).ids[:, -1]
     collection.remember(Q[:10], [[item] for item in far[:10].tolist()], pinned=True)
     found = collection.search(Q, 5).ids
-    assert (found[:10, 0] == far[:10]).mean() > (0.9 if metric == "cosine" else 0.2)  # similarities are estimates
+    assert (found[:10, 0] == far[:10]).mean() > 0.8  # similarities are estimates
     assert not (found[10:, 0] == far[10:]).any()

@@ -162,10 +162,9 @@ class BitPlanes(Hasher):
         with np.errstate(over="ignore", invalid="ignore"):
             asked = self._layout.axes.ask(vectors)
         if not np.isfinite(asked.z).all():
-            validate_data(self, X, reset=False)
-            raise ValueError(
-                f"X must have projections that fit in float32, got values up to {np.abs(vectors).max():.3g}"
-            )
+            self._refuse(vectors)
+        if self.metric == "cosine" and not asked.z.any(axis=1).all():
+            self._check_lengths(vectors)
         return asked
 
     def reals(self, asked: Asked, head: bool = False) -> Reals:
