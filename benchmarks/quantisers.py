@@ -97,14 +97,15 @@ def rabitqlib(bits: int, X: np.ndarray, metric: str) -> Built:
 
     index = rabitqlib.IvfIndex(X.shape[1], len(X), 1, bits, metric="l2" if metric == "l2" else "ip")
     index.build(X, X.mean(axis=0, keepdims=True), np.zeros(len(X), np.uint32))
-    few = rabitqlib.IvfIndex(X.shape[1], 256, 1, bits, metric="l2" if metric == "l2" else "ip")
-    few.build(np.array(X[:256]), X[:256].mean(axis=0, keepdims=True), np.zeros(256, np.uint32))
+    n_few = min(256, len(X) // 2)
+    few = rabitqlib.IvfIndex(X.shape[1], n_few, 1, bits, metric="l2" if metric == "l2" else "ip")
+    few.build(np.array(X[:n_few]), X[:n_few].mean(axis=0, keepdims=True), np.zeros(n_few, np.uint32))
     with tempfile.TemporaryDirectory() as folder:
         sizes = []
         for each in (index, few):
             each.save(f"{folder}/index")
             sizes.append(sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()))
-    size = (sizes[0] - sizes[1]) / (len(X) - 256)
+    size = (sizes[0] - sizes[1]) / (len(X) - n_few)
     return Built(lambda Q, k: index.search(Q, k, 1)[0], size, size)
 
 

@@ -221,3 +221,31 @@ def test_mistakes():
     for metric in ("dot", "l2"):
         zeros = BitPlanes(2, metric, random_state=0).fit(X)
         assert np.isfinite(zeros.estimate(zeros.transform(X), X)).all()
+
+
+def uneven_lengths():
+    """Lengths over several orders of magnitude, around zero."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3200, 48)) / np.sqrt(np.arange(1, 49))
+    return X * rng.lognormal(0, 1, (3200, 1)) / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("metric", "bits", "least"), [("l2", 1, 0.4), ("l2", 4, 0.8), ("dot", 1, 0.65), ("dot", 4, 0.85)]
+)
+def test_uneven_lengths(metric, bits, least, tmp_path):
+    """By distance the threshold of a query grows with its length; by products a centre near zero is no direction."""
+    X, Q = np.split(uneven_lengths(), [3000])
+    planes = BitPlanes(bits=bits, metric=metric, random_state=0).fit(X)
+    assert (planes._layout.slope > 0) == (metric == "l2")
+    codes, whole = planes.transform(X), planes.project(Q)
+    index = Index(codes, n_bits=planes.n_bits_, n_scanned=planes.n_scanned_)
+    found = index.search((planes.project(Q, head=True), whole), 40, shortlist=100)
+    products = np.abs(whole).sum(axis=1, keepdims=True) - 2 * found.distances
+    estimates = planes.estimates(products, codes[found.ids][..., -planes.tail_bytes :], planes.ask(Q))
+    expected = planes.estimate(codes[found.ids], Q)
+    np.testing.assert_allclose(estimates, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+    best = np.take_along_axis(found.ids, np.argsort(-estimates, axis=1), 1)
+    assert recall(best, true_scores(X, Q, metric)) > least
+    planes.save(tmp_path / "planes.npz")
+    assert (load_hasher(tmp_path / "planes.npz").project(Q) == whole).all()

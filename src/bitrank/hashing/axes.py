@@ -21,6 +21,7 @@ _ERROR = (1, 0.3634, 0.1188, 0.03744, 0.01154, 0.00349, 0.00104, 0.0003, 0.00009
 _STEP = np.array((0, 1.596, 0.9957, 0.586, 0.335, 0.188, 0.1041, 0.0569, 0.0308))
 _ROWS_OF_COVARIANCE, _ROWS_OF_NEIGHBOURS, _QUERIES, _NEIGHBOURS = 50_000, 20_000, 400, 10
 _SMOOTHED = 9  # axes over which the share of a query and its neighbours is averaged
+_LEAST_CENTER = 0.05  # squared length beside a typical vector's, below which a query's share of the centre is noise
 _BLOCK = 1 << 18  # numbers per block of rows: they stay in the cache
 
 FAMILIES = ("principal", "unit", "random")
@@ -40,6 +41,11 @@ class Asked(NamedTuple):
     z: Reals  # (n, m + 1): y, coordinates on the axes that have bits, and β
     scale: Floats
     offset: Floats
+
+    def lengths2(self, axes: Axes) -> Reals:
+        """Squared lengths of q', one column, of queries by distance."""
+        out: Reals = (-self.offset / axes.length**2)[:, None].astype(np.float32)
+        return out
 
     @property
     def y(self) -> Reals:
@@ -72,7 +78,7 @@ class Axes:
     def __post_init__(self) -> None:
         self.m = m = int((self.bits > 0).sum())
         length2 = float(self.center @ self.center)
-        self.along = self.metric != "l2" and length2 > 1e-6
+        self.along = self.metric != "l2" and length2 > _LEAST_CENTER
         columns = self.axes[:, :m]
         self._shift = (self.center @ columns).astype(np.float32)
         share = self.center / length2 if self.along else np.zeros(len(self.center))

@@ -104,7 +104,7 @@ class BitPlanes(Hasher):
         family, length = FAMILIES.index(found.family), axes.length
         sizes = layout.n_bits, layout.n_scanned, found.shortlist
         return {
-            "facts_": np.array([length, family, layout.t0, found.recall, *sizes], np.float64),
+            "facts_": np.array([length, family, layout.t0, found.recall, *sizes, layout.slope], np.float64),
             "center_": axes.center,
             "axes_": axes.axes.astype(np.float64),
             "bits_per_axis_": axes.bits.astype(np.float64),
@@ -116,7 +116,7 @@ class BitPlanes(Hasher):
         }
 
     def _set(self, learned: dict[str, Floats], n_bits: int) -> None:
-        length, family, t0, recall, kept, n_scanned, shortlist = learned["facts_"].tolist()
+        length, family, t0, recall, kept, n_scanned, shortlist, slope = learned["facts_"].tolist()
         learned = {**learned, "axes_": learned["axes_"].astype(np.float32)}
         bits = learned["bits_per_axis_"].astype(np.int64)
         places, exponents = learned["layout_"].astype(np.int64).T
@@ -131,7 +131,7 @@ class BitPlanes(Hasher):
             learned["alpha_"].astype(np.float32),
         )
         head_w, w, f = (Number(low, step, int(n)) for low, step, n in learned["numbers_"].tolist())
-        self._layout = Layout(axes, places, exponents, head_w, w, f, t0, int(n_scanned), int(kept))
+        self._layout = Layout(axes, places, exponents, head_w, w, f, t0, slope, int(n_scanned), int(kept))
         super()._set(learned, self._layout.n_bits)
         self.n_scanned_, self.shortlist_, self.recall_ = self._layout.n_scanned, int(shortlist), recall
         self.bit_weights_ = self.bit_weights_[: self.n_bits_]

@@ -55,8 +55,8 @@ class Layout:
         What each bit belongs to, an axis or one of HEAD_W, W and F, and its power of two.
     head_w, w, f : Number
         Corrections of the head and of the whole code. A code that is scanned whole has no head_w.
-    t0 : float
-        The score of a typical k-th neighbour, divided by β.
+    t0, slope : float
+        The score of a typical k-th neighbour is β·t0 + slope·|q'|².
     n_scanned : int
         Bits of the head.
     n_bits : int
@@ -70,6 +70,7 @@ class Layout:
     w: Number
     f: Number
     t0: float
+    slope: float
     n_scanned: int
     n_bits: int
 
@@ -95,7 +96,11 @@ class Layout:
         # Rows of a block that bits are read from: axes, and the high and the low bytes of three numbers.
         self._sources = np.where(places >= 0, places, axes.m - 2 * (places + 1) + (exponents >= 8))
         self._shifts = (exponents % 8).astype(np.uint8)[:, None]
-        self.tail_bytes = self.f.n_bits // 8 if (places == F).any() else 0
+        # With a slope, queries weigh f: its bits stand in the head, and at the end for the whole code.
+        of_f = np.flatnonzero(places == F) if self.slope else np.empty(0, np.int64)
+        self._f_weights = (-self.slope * self.f.step * power).astype(np.float32)
+        self._f_head, self._f_tail = of_f[of_f < self.n_scanned], of_f[of_f >= self.n_scanned]
+        self.tail_bytes = self.f.n_bits // 8 if (places[self.n_scanned :] == F).any() else 0
 
     def encode(self, X: npt.NDArray[Any]) -> Codes:
         """Codes of vectors."""
@@ -128,6 +133,9 @@ class Layout:
         """Queries as one real per bit."""
         columns, weights = (self._head_columns, self._head_weights) if head else (self._columns, self._weights)
         out: Reals = np.take(asked.z, columns, axis=1) * weights
+        if self.slope:
+            of_f = self._f_head if head else self._f_tail
+            out[:, of_f] = asked.lengths2(self.axes) * self._f_weights[of_f]
         return out
 
     def f_of(self, codes: Codes) -> Reals:
@@ -144,7 +152,8 @@ class Layout:
     def estimates(self, products: Floats | Reals, f: Reals, asked: Asked) -> Reals:
         """Scores of vectors, from the products of reals and signs, one row per query."""
         beta = asked.beta
-        out = (products + beta * self.used_w.middle) / f + beta * self.t0
+        t = self.slope * asked.lengths2(self.axes) if len(self._f_tail) else 0.0
+        out = (products + beta * self.used_w.middle - t * self.f.middle) / f + beta * self.t0 + t
         scores: Reals = (out * asked.scale[:, None] + asked.offset[:, None]).astype(np.float32)
         return scores
 

@@ -53,8 +53,27 @@ class Rehearsal:
         t = np.where(np.isfinite(t), t, 0)
         beta = self.asked.beta[:, 0].astype(np.float64)
         self.t0 = float(beta @ t) / max(float(beta @ beta), 1e-30) if axes.along else float(np.median(t))
+        self.slope, self.t = 0.0, self.asked.beta * self.t0
         self.w = self.f * (self.items.g - self.t0)
         self.w_stored, self.f_stored = self._numbers(self.products, self.w, self.f)
+        if axes.metric == "l2":
+            self._follow_lengths(t)
+
+    def _follow_lengths(self, t: Floats) -> None:
+        """Let the threshold follow the length of a query, where that finds more."""
+        plain, recall = dict(vars(self)), self.whole_recall()
+        lengths2 = self.asked.lengths2(self.axes)
+        ratios = t[:, None] / np.maximum(lengths2, 1e-12)
+        self.slope, self.t0 = float(np.median(ratios)), 0.0
+        self.t = self.slope * lengths2
+        self.w = self.f * self.items.g
+        self.w_stored, self.f_stored = self._numbers(self.products, self.w, self.f)
+        if self.whole_recall() < recall + _LEAST_GAIN:
+            vars(self).update(plain)
+
+    def _beyond(self, f: Floats) -> Floats | float:
+        """What the threshold of a query takes from its scores, beyond the part in w."""
+        return self.slope * self.asked.lengths2(self.axes) * f if self.slope else 0.0
 
     def _by(self, decoded: Reals) -> tuple[Reals, Floats]:
         """Products of queries with decoded items, and the items' corrections."""
@@ -69,14 +88,15 @@ class Rehearsal:
     def _numbers(self, products: Reals, w: Floats, f: Floats) -> tuple[Number, Number]:
         """How w and f are stored: in the range of items near a threshold, finely beside the error of the levels."""
         beta = self.asked.beta
-        scores = self._hide(products + beta * w)
+        scores = self._hide(products + beta * w - self._beyond(f))
         n_near = min(_NEAR, scores.shape[1] - 1) or 1
         places = np.argpartition(-scores, n_near - 1, axis=1)[:, :n_near]
         near = np.unique(places)
         truth = np.take_along_axis(self.true, places, 1)
         known = np.isfinite(truth)
-        above = np.where(known, truth - beta * self.t0, 0)
-        error = np.take_along_axis(products, places, 1) + beta * w[places] - f[places] * above
+        truth = np.where(known, truth, self.t)
+        above = truth - self.t
+        error = np.take_along_axis(products, places, 1) + beta * (w + f * self.t0)[places] - f[places] * truth
         error_w = float(np.sqrt(np.mean(error[known] ** 2))) if known.any() else 0.0
         out = []
         for values, below, each in ((w, 0.5, error_w / max(float(np.abs(beta).mean()), 1e-6)), (f, 0.5, 0.0)):
@@ -108,6 +128,8 @@ class Rehearsal:
         best = np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, 1), axis=1), 1)
         whole = np.take_along_axis(self.products, best, 1) + self.asked.beta * w[best]
         estimates = whole / f[best]
+        if self.slope:
+            whole = np.take_along_axis(scores, best, 1)
         out = []
         for shortlist in shortlists:
             kept = np.argsort(-whole[:, :shortlist], axis=1)[:, : 4 * k]
@@ -121,7 +143,8 @@ class Rehearsal:
     def whole_recall(self) -> float:
         """Recall of a search that scans whole codes."""
         w = self.w_stored.values(self.w_stored.levels(self.w))
-        return self.recalls(self._hide(self.products + self.asked.beta * w), (4 * K,))[0]
+        f = self.f_stored.values(self.f_stored.levels(self.f))
+        return self.recalls(self._hide(self.products + self.asked.beta * w - self._beyond(f)), (4 * K,))[0]
 
     def head_recalls(self, kept: Ints) -> tuple[list[float], Number]:
         """Recall with shortlists by the first bits of each axis, and the w that such a head stores."""
@@ -178,23 +201,24 @@ def learn_layout(X: npt.NDArray[Any], metric: str, bits: float, random: np.rando
     recall = trial.whole_recall()
     planes = _planes(trial)
     n_head_planes, head_w, shortlist = len(planes), Number(), _SHORTLISTS[0]
-    if bits >= _LEAST_BITS:
+    if bits >= _LEAST_BITS and not trial.slope:
         n_head_planes, head_w, shortlist = _choose_head(trial, planes, n, recall)
     w, f, beta = trial.w_stored, trial.f_stored, float(trial.weights()[-1])
     # The lightest planes give way to what the numbers need beyond two bytes.
     n_planes = min(len(planes), 8 * -(-(budget + 16) // 8) - head_w.n_bits - w.n_bits - f.n_bits)
+    of_f = _bits(F, f, trial.slope * float(trial.asked.lengths2(axes).mean())) if trial.slope else []
     planes = planes[: max(n_planes, 0)]
     spare = -(len(planes) + head_w.n_bits + w.n_bits + f.n_bits) % 8
     w = _wider(w, min(16, w.n_bits + spare))
     spare = -(len(planes) + head_w.n_bits + w.n_bits + f.n_bits) % 8
     head, rest = planes[:n_head_planes], planes[n_head_planes:]
     (rest if head_w.n_bits else head).extend(_bits(W, w, beta))
-    head.extend(_bits(HEAD_W, head_w, beta))
+    head.extend([*_bits(HEAD_W, head_w, beta), *of_f])
     end = [(0.0, PAD, 0)] * spare + [(0.0, F, exponent) for exponent in reversed(range(f.n_bits))]
     table = np.array([*sorted(head, key=_heaviest), *sorted(rest, key=_heaviest), *end])
     n_scanned = len(head) if head_w.n_bits else len(table) - f.n_bits
     places, exponents = table[:, 1:].astype(np.int64).T
-    layout = Layout(axes, places, exponents, head_w, w, f, trial.t0, n_scanned, len(table))
+    layout = Layout(axes, places, exponents, head_w, w, f, trial.t0, trial.slope, n_scanned, len(table))
     return Learned(layout, family, table[:, 0], shortlist, recall)
 
 
