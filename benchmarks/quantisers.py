@@ -208,7 +208,7 @@ CONTENDERS: dict[str, Callable[[np.ndarray, str], Built | None]] = {
     "bitrank, ½ bit": partial(collection, 0.5),
     "bitrank, 1 bit": partial(collection, 1),
     "bitrank, 2 bits": partial(collection, 2),
-    "bitrank, 4 bits": partial(collection, None),
+    "bitrank, 4 bits": partial(collection, 4),
     "bitrank, 6 bits": partial(collection, 6),
     "turbovec, 2 bits": partial(turbovec, 2),
     "turbovec, 4 bits": partial(turbovec, 4),

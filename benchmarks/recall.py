@@ -10,6 +10,7 @@ contenders of a set are asked in turn in every round; medians of processor time,
 large: the same on 200 000 rows of 1536 dimensions in a mapped file, and the memory of a process per contender.
 fashion: Lucene's protocol for its binary quantisation (github.com/apache/lucene/issues/14342): 60 000 × 10 000
 vectors, the share of the ten nearest that is among the first 10, 20, 30 and 50.
+integers: recall where heads are asked by whole-number weights, as engines do in one scan, and rests by reals.
 
 `pip install 'bitrank[peers]'` brings what is compared with.
 """
@@ -34,6 +35,9 @@ from report import RESULTS, Figure, machine, parse_parts, read_results, timed, w
 from threadpoolctl import threadpool_limits
 from vectors import SETS, Vectors, large, pixels, recall
 
+from bitrank import Index
+from bitrank.engines import quantize_weights
+from bitrank.hashing import BitPlanes
 from experiments.datasets import data_folder
 
 PATH = RESULTS / "recall.json"
@@ -155,6 +159,24 @@ def measure_fashion(store: Store, options: argparse.Namespace) -> None:
         store.add("fashion", "Fashion-MNIST", name, row | {"bytes": built.n_bytes})
 
 
+def measure_integers(store: Store, options: argparse.Namespace) -> None:
+    """Recall by head weights of few bits."""
+    for name in options.sets or ("NFCorpus", "banking77", "Cranfield"):
+        if not store.missing("integers", name, options, ["float32"]):
+            continue
+        vectors = SETS[name][1]()
+        neighbours = vectors.neighbours()
+        planes = BitPlanes(bits=4, metric=vectors.metric, random_state=0).fit(vectors.X)
+        codes, head = planes.transform(vectors.X), planes.project(vectors.Q, head=True)
+        index = Index(codes, n_bits=planes.n_bits_, n_scanned=planes.n_scanned_)
+        for row, bits in {"float32": None, "8 bits": 8, "6 bits": 6, "4 bits": 4, "2 bits": 2}.items():
+            asked = head if bits is None else np.sign(head) * quantize_weights(np.abs(head), bits)
+            queries = asked, planes.project(vectors.Q)
+            ids = index.search(queries, 40, shortlist=planes.shortlist_).ids
+            order = np.argsort(-planes.estimate(codes[ids], vectors.Q), axis=1)[:, :10]
+            store.add("integers", name, row, {"recall": recall(neighbours, np.take_along_axis(ids, order, 1))})
+
+
 def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of a peer; None where the peer cannot do it here, with its reason printed."""
     try:
@@ -179,6 +201,7 @@ class Store:
         """Print and write a row."""
         if row is None:
             return
+        self.results = read_results(self.path)  # another run may have written since
         text = ", ".join(f"{key} {value:.4g}" for key, value in row.items())
         print(f"{contender}: {text}", flush=True)
         self.results.setdefault(part, {}).setdefault(name, {})[contender] = row
@@ -236,7 +259,13 @@ def print_bars(path: Path) -> None:
     print(f"{sum(figure.met for figure in found.values())} of {len(found)} bars met")
 
 
-PARTS = {"recall": measure_recall, "times": measure_times, "large": measure_large, "fashion": measure_fashion}
+PARTS = {
+    "recall": measure_recall,
+    "integers": measure_integers,
+    "fashion": measure_fashion,
+    "times": measure_times,
+    "large": measure_large,
+}
 
 
 def main() -> None:

@@ -89,6 +89,25 @@ def large_table(results: dict[str, Any]) -> str:
     return table_of(["", "bytes", "scanned", "µs", "µs in a batch", "s to build", "MB"], rows)
 
 
+def integers_table(results: dict[str, Any]) -> str:
+    """Recall by whole-number weights of heads."""
+    stored = results.get("integers", {})
+    rows = [[name, *(number(row["recall"], ".3f") for row in stored[name].values())] for name in stored]
+    return table_of(["recall@10, 4 bits per dimension", *next(iter(stored.values()), [])], rows)
+
+
+def fashion_table(results: dict[str, Any]) -> str:
+    """Lucene's protocol."""
+    from recall import BBQ
+
+    stored = next(iter(results.get("fashion", {}).values()), {})
+    rows = [["Lucene's BBQ, 112 bytes", *(number(value, ".3f") for value in BBQ.values())]]
+    for name, row in stored.items():
+        found = [number(row[f"recall_10_in_{k}"], ".3f") for k in BBQ]
+        rows.append([f"{name}, {row['bytes']:.0f} bytes", *found])
+    return table_of(["recall@10, oversampling", *(f"{k / 10:.0f} ×" for k in BBQ)], rows)
+
+
 def bars_table(results: dict[str, Any]) -> str:
     """Every bar, met or missed."""
     from recall import bars
@@ -171,11 +190,9 @@ def fill(path: Path, tables: dict[str, str]) -> None:
 
 def pages() -> list[Path]:
     """Pages with tables."""
-    return [
-        path
-        for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
-        if "table: recall" in path.read_text("utf-8")
-    ]
+    marks = re.compile("<!-- table: (quantisers|integer)")
+    candidates = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    return [path for path in candidates if marks.search(path.read_text(encoding="utf-8"))]
 
 
 def tables() -> dict[str, str]:
@@ -188,6 +205,8 @@ def tables() -> dict[str, str]:
         "quantisers-synthetic": recall_table(results, synthetic),
         "quantisers-detail": detail_table(results, PICTURED),
         "quantisers-large": large_table(results),
+        "quantisers-fashion": fashion_table(results),
+        "integer-weights": integers_table(results),
         "quantisers-bars": bars_table(results),
         "quantisers-machine": f"{results['machine']['processor']}, one thread, Python {results['machine']['python']}.",
         "quantisers-readme": readme_table(results),

@@ -27,6 +27,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from nfcorpus import NFCorpus
 
 RESULTS = Path(__file__).parents[1] / "results" / "mteb.json"
+BITS = {1: 50, 2: 98, 4: 194}
 MEASURES = ("ndcg_at_10", "map_at_100", "recall_at_100")
 
 
@@ -113,6 +114,7 @@ def models(data: NFCorpus) -> dict[str, Any]:
         "bitrank, centred, Hamming (48 bytes)": bitrank(plain, hasher),
         "bitrank, centred, float query (48 bytes)": bitrank(None, hasher),
         "bitrank, centred, QueryVectorRanker (48 bytes)": bitrank(learned, hasher),
+        **{f"bitrank, bits={bits} ({n_bytes} bytes)": bitrank(None, None, bits) for bits, n_bytes in BITS.items()},
     }
 
 

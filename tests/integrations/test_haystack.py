@@ -114,3 +114,17 @@ def test_mistakes(store):
         with pytest.raises(ValueError, match=message):
             call()
     assert store.count_documents() == 31
+
+
+def test_bits_per_dimension(tmp_path):
+    X = np.random.default_rng(0).normal(size=(120, 16))
+    store = BitrankDocumentStore(str(tmp_path / "store"), bits=4)
+    store.write_documents([Document(id=str(row), embedding=x.tolist()) for row, x in enumerate(X)])
+    assert store.to_dict()["init_parameters"]["bits"] == 4
+    cosines = X @ X[3] / np.linalg.norm(X, axis=1) / np.linalg.norm(X[3])
+    found = store.embedding_retrieval(X[3].tolist(), top_k=5)
+    assert found[0].id == "3"
+    np.testing.assert_allclose([document.score for document in found], cosines[[int(d.id) for d in found]], atol=0.1)
+    store.save()
+    again = BitrankDocumentStore.from_dict(store.to_dict())
+    assert [d.id for d in again.embedding_retrieval(X[3].tolist(), top_k=5)] == [d.id for d in found]

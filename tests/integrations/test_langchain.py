@@ -140,3 +140,56 @@ def test_mistakes_change_nothing(store, tmp_path):
     assert store.delete()
     assert len(store) == 0
     assert store.similarity_search("a") == []
+
+
+class TestSeveralBitsPerDimension:
+    TEXTS = tuple(f"page {number}" for number in range(150))
+
+    @pytest.fixture
+    def store(self):
+        store = BitrankVectorStore(MODEL, bits=4)
+        store.add_texts(self.TEXTS[:120], ids=self.TEXTS[:120])
+        store.add_texts(self.TEXTS[120:], ids=self.TEXTS[120:])  # the axes stay
+        return store
+
+    def test_scores_are_cosines(self, store, tmp_path):
+        X = np.array(MODEL.embed_documents(self.TEXTS))
+        cosines = X @ QUERY / np.linalg.norm(X, axis=1) / np.linalg.norm(QUERY)
+        found = store.similarity_search_with_score("a question", k=10)
+        places = [self.TEXTS.index(document.id) for document, _ in found]
+        assert len(set(places) & set(np.argsort(-cosines)[:10].tolist())) >= 7
+        np.testing.assert_allclose([score for _, score in found], cosines[places], atol=0.06)
+        assert store.collection.bytes_per_item < 4 * 48 / 6
+        store.save(tmp_path / "store")
+        assert (
+            BitrankVectorStore.load(tmp_path / "store", MODEL).similarity_search_with_score("a question", k=10) == found
+        )
+
+    def test_diverse_results_compare_what_codes_decode_to(self, store):
+        vectors = store.collection.hasher.decode(store.collection.codes(self.TEXTS))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        near = store.similarity_search_with_score("a question", k=20)
+        chosen = [document.id for document, _ in near[:1]]
+        scores = {document.id: score for document, score in near}
+        row = {text: place for place, text in enumerate(self.TEXTS)}
+        while len(chosen) < 4:
+            value = {
+                text: 0.5 * score - 0.5 * max(float(vectors[row[text]] @ vectors[row[other]]) for other in chosen)
+                for text, score in scores.items()
+                if text not in chosen
+            }
+            chosen.append(max(value, key=value.get))
+        found = store.max_marginal_relevance_search("a question", k=4)
+        assert [document.id for document in found] == chosen
+
+    def test_mistakes(self):
+        store = BitrankVectorStore(MODEL, bits=2)
+        with pytest.raises(
+            ValueError, match=r"the first embeddings of a store with bits must be at least 100, .* got 3"
+        ):
+            store.add_texts(self.TEXTS[:3])
+        assert len(store) == 0
+        with pytest.raises(ValueError, match="bits must be None for a hasher or a ranker"):
+            BitrankVectorStore(MODEL, bits=2, hasher=SignBits().fit(X))
+        with pytest.raises(ValueError, match=r"bits must be a number from 0.25 to 8, got 9"):
+            BitrankVectorStore(MODEL, bits=9).add_texts(self.TEXTS)

@@ -17,7 +17,7 @@ from bitrank.collection import Collection
 from bitrank.core.checks import check_count
 from bitrank.core.codes import hamming
 from bitrank.core.types import n_bytes
-from bitrank.hashing import SignBits, load_hasher
+from bitrank.hashing import BitPlanes, SignBits, load_hasher
 from bitrank.hashing.hasher import Hasher
 from bitrank.ranking import Ranker, load_ranker
 
@@ -25,6 +25,7 @@ AnyHasher = Hasher | str | os.PathLike[str] | None
 AnyRanker = Ranker | str | os.PathLike[str] | None
 Hit = tuple[str, Any, float]  # id, record and similarity to the query
 
+LEAST_FIRST = 100  # embeddings that bits per dimension are learned from
 _MOST_PARTS = 64  # attachments, each with the records that changed between two saves
 
 
@@ -43,6 +44,8 @@ class Documents:
         Folder of a store to read.
     to_json, from_json : functions
         Between records and JSON values.
+    bits : float, optional
+        Bits per dimension of `BitPlanes`, which learns from the embeddings that are put first, at least 100 of them.
     """
 
     def __init__(
@@ -52,8 +55,12 @@ class Documents:
         path: str | os.PathLike[str] | None = None,
         to_json: Callable[[Any], Any] = lambda record: record,
         from_json: Callable[[Any], Any] = lambda record: record,
+        bits: float | None = None,
     ) -> None:
+        if bits is not None and (hasher is not None or ranker is not None):
+            raise ValueError("bits must be None for a hasher or a ranker, which have their own, got both")
         self.records: dict[str, Any] = {}
+        self._bits = bits
         self.collection = _make_collection(hasher, ranker)
         self._to_json = to_json
         self._changed: dict[str, None] = {}  # ids, since the last save
@@ -73,11 +80,22 @@ class Documents:
             if coded:
                 vectors, collection = list(coded.values()), self.collection
                 if collection.hasher is None:
-                    collection = _make_collection(n_dimensions=np.size(vectors[0]))
+                    collection = _make_collection(self._learn_hasher(vectors), n_dimensions=np.size(vectors[0]))
                 collection.add(vectors, list(coded), replace=True)
                 self.collection = collection
             self.drop(entries.keys() - coded.keys())
             self.revise({text_id: record for text_id, (record, _) in entries.items()})
+
+    def _learn_hasher(self, vectors: list[Any]) -> Hasher | None:
+        """Learn from the first embeddings where codes have several bits per dimension."""
+        if self._bits is None:
+            return None
+        if len(vectors) < LEAST_FIRST:
+            raise ValueError(
+                f"the first embeddings of a store with bits must be at least {LEAST_FIRST}, from which it learns, got "
+                f"{len(vectors)}; give it a fitted hasher, BitPlanes(bits={self._bits:g}).fit(sample), for fewer"
+            )
+        return BitPlanes(self._bits, random_state=0).fit(np.asarray(vectors))
 
     def revise(self, records: Mapping[str, Any]) -> None:
         """Add or replace records, and leave codes as they are."""
@@ -113,12 +131,18 @@ class Documents:
         """Choose k of the records nearest to an embedding, one by one, that are unlike each other.
 
         Maximal marginal relevance: `share` times the similarity to the embedding, less the rest of 1 times the largest
-        similarity to a record already chosen. Codes with a share h of bits that differ are similar by cos(πh).
+        similarity to a record already chosen. Codes with a share h of bits that differ are similar by cos(πh), those
+        of `BitPlanes` by the cosine of what they decode to.
         """
         with self._lock:
             hits = self.search(embedding, n_near, wanted)
             codes = self.collection.codes([text_id for text_id, _, _ in hits])
-        alike = np.cos(np.pi / self.collection.n_bits * hamming(codes, codes))
+        if isinstance(self.collection.hasher, BitPlanes):
+            decoded = self.collection.hasher.decode(codes)
+            decoded /= np.maximum(np.linalg.norm(decoded, axis=1, keepdims=True), 1e-30)
+            alike = decoded @ decoded.T
+        else:
+            alike = np.cos(np.pi / self.collection.n_bits * hamming(codes, codes))
         near, chosen = share * np.array([score for _, _, score in hits]), list[int]()
         for _ in range(min(check_count("k", k, 1), len(hits))):
             value = near - (1 - share) * alike[:, chosen].max(axis=1, initial=-1 if chosen else 0)

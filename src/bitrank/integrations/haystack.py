@@ -40,6 +40,8 @@ class BitrankDocumentStore:
     hasher : str, optional
         Path of a saved hasher, which makes the codes. By default that of the folder, else they are the signs of the
         embeddings.
+    bits : float, optional
+        Bits per dimension of codes by `BitPlanes`, which learns from the embeddings that are added first, at least 100.
 
     Examples
     --------
@@ -50,11 +52,18 @@ class BitrankDocumentStore:
     'a cat'
     """
 
-    def __init__(self, path: str | None = None, *, ranker: str | None = None, hasher: str | None = None) -> None:
-        self.path, self.ranker, self.hasher = path, ranker, hasher
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        ranker: str | None = None,
+        hasher: str | None = None,
+        bits: float | None = None,
+    ) -> None:
+        self.path, self.ranker, self.hasher, self.bits = path, ranker, hasher, bits
         exists = path is not None and any((Path(path) / name).exists() for name in ("collection.json", "store.json"))
         to_json = partial(Document.to_dict, flatten=False)
-        self._documents = Documents(hasher, ranker, path if exists else None, to_json, Document.from_dict)
+        self._documents = Documents(hasher, ranker, path if exists else None, to_json, Document.from_dict, bits)
 
     @property
     def collection(self) -> Collection:
@@ -63,7 +72,8 @@ class BitrankDocumentStore:
 
     def to_dict(self) -> dict[str, Any]:
         """Serialise the parameters; the documents are in the folder that `save` writes."""
-        data: dict[str, Any] = default_to_dict(self, path=self.path, ranker=self.ranker, hasher=self.hasher)
+        given = {"path": self.path, "ranker": self.ranker, "hasher": self.hasher}
+        data: dict[str, Any] = default_to_dict(self, **given, **({} if self.bits is None else {"bits": self.bits}))
         return data
 
     @classmethod

@@ -36,6 +36,8 @@ class BitrankVectorStore(VectorStore):
         Weights the bits of a query. By default the magnitudes of the query's embedding do.
     hasher : Hasher or path of a saved one, optional
         Makes the codes. By default they are the signs of the embeddings.
+    bits : float, optional
+        Bits per dimension of codes by `BitPlanes`, which learns from the texts that are added first, at least 100.
 
     Examples
     --------
@@ -47,9 +49,16 @@ class BitrankVectorStore(VectorStore):
     [Document(id='2', metadata={'legs': 4}, page_content='a dog')]
     """
 
-    def __init__(self, embedding: Embeddings, *, ranker: AnyRanker = None, hasher: AnyHasher = None) -> None:
+    def __init__(
+        self,
+        embedding: Embeddings,
+        *,
+        ranker: AnyRanker = None,
+        hasher: AnyHasher = None,
+        bits: float | None = None,
+    ) -> None:
         self._embedding = embedding
-        self._documents = Documents(hasher, ranker)
+        self._documents = Documents(hasher, ranker, bits=bits)
 
     @property
     def embeddings(self) -> Embeddings:

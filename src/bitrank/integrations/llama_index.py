@@ -49,6 +49,8 @@ class BitrankVectorStore(BasePydanticVectorStore):
         Weights the bits of a query. By default the magnitudes of the query's embedding do.
     hasher : Hasher or path of a saved one, optional
         Makes the codes. By default they are the signs of the embeddings.
+    bits : float, optional
+        Bits per dimension of codes by `BitPlanes`, which learns from the nodes that are added first, at least 100.
 
     Examples
     --------
@@ -67,9 +69,9 @@ class BitrankVectorStore(BasePydanticVectorStore):
     _documents: Documents = PrivateAttr()
     _folder: str | None = PrivateAttr(None)  # that was read or written
 
-    def __init__(self, *, ranker: AnyRanker = None, hasher: AnyHasher = None) -> None:
+    def __init__(self, *, ranker: AnyRanker = None, hasher: AnyHasher = None, bits: float | None = None) -> None:
         super().__init__()
-        self._documents = Documents(hasher, ranker)
+        self._documents = Documents(hasher, ranker, bits=bits)
 
     @classmethod
     def class_name(cls) -> str:

@@ -28,6 +28,8 @@ class BitrankSearchIndex:
     ranker, hasher : Ranker and Hasher, or paths of saved ones, optional
         What weighs the bits of a query, by default its embedding's magnitudes; and what makes codes of embeddings, by
         default their signs.
+    bits : float, optional
+        Bits per dimension of codes by `BitPlanes`, which learns from the embeddings that are added first, at least 100.
 
     Examples
     --------
@@ -39,13 +41,13 @@ class BitrankSearchIndex:
     [[1, 0]]
     """
 
-    def __init__(self, ranker: AnyRanker = None, hasher: AnyHasher = None) -> None:
-        self._parts = hasher, ranker
+    def __init__(self, ranker: AnyRanker = None, hasher: AnyHasher = None, bits: float | None = None) -> None:
+        self._parts, self._bits = (hasher, ranker), bits
         self.clear()
 
     def clear(self) -> None:
         """Forget all documents."""
-        self._documents = Documents(*self._parts)  # records are the places of documents
+        self._documents = Documents(*self._parts, bits=self._bits)  # records are the places of documents
 
     def add_documents(self, embeddings: Any, idxs: Sequence[str]) -> None:
         """Add the codes of embeddings of documents."""
