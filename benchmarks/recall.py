@@ -10,6 +10,7 @@ contenders of a set are asked in turn in every round; medians of processor time,
 large: the same on 200 000 rows of 1536 dimensions in a mapped file, and the memory of a process per contender.
 fashion: Lucene's protocol for its binary quantisation (github.com/apache/lucene/issues/14342): 60 000 × 10 000
 vectors, the share of the ten nearest that is among the first 10, 20, 30 and 50.
+learned: nDCG@10 and P@10 before and after learning, the others with a linear adapter of the query (recall_learned.py).
 integers: recall where heads are asked by whole-number weights, as engines do in one scan, and rests by reals.
 
 `pip install 'bitrank[peers]'` brings what is compared with.
@@ -31,6 +32,7 @@ from typing import Any
 import faiss
 import numpy as np
 from quantisers import CONTENDERS
+from recall_learned import measure_learned
 from report import RESULTS, Figure, machine, parse_parts, read_results, timed, write_results
 from threadpoolctl import threadpool_limits
 from vectors import SETS, Vectors, large, pixels, recall
@@ -263,6 +265,7 @@ PARTS = {
     "recall": measure_recall,
     "integers": measure_integers,
     "fashion": measure_fashion,
+    "learned": measure_learned,
     "times": measure_times,
     "large": measure_large,
 }

@@ -36,6 +36,8 @@ class Lookup:
         if self._dense:
             inside = (ids >= 0) & (ids < n)
             start = np.where(inside, ids, 0)
+            if self._run == 1:
+                return np.where(inside, self._runs[start].astype(np.int64), -1)
             stop = start + inside
         else:
             buckets = self._buckets(ids)

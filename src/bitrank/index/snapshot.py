@@ -134,6 +134,8 @@ class Snapshot:
             if segment.wanted is not None:
                 bits = segment.wanted[numbers // 64] >> (numbers % 64).astype(np.uint64)
                 numbers[bits & np.uint64(1) == 0] = -1
+            if len(self.segments) == 1:
+                return numbers
             out[numbers >= 0] = start + numbers[numbers >= 0]
             start += len(segment.ids)
         return out
