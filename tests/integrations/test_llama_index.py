@@ -293,3 +293,13 @@ def test_mistakes_change_nothing(store, tmp_path):
         with pytest.raises(ValueError, match=message):
             call()
     assert len(store.get_nodes()) == len(store.client) == 40
+
+
+def test_bits_per_dimension():
+    X = np.random.default_rng(0).normal(size=(120, 16))
+    store = BitrankVectorStore(bits=4)
+    store.add([TextNode(id_=str(row), text=str(row), embedding=x.tolist()) for row, x in enumerate(X)])
+    cosines = X @ X[3] / np.linalg.norm(X, axis=1) / np.linalg.norm(X[3])
+    found = store.query(VectorStoreQuery(query_embedding=X[3].tolist(), similarity_top_k=5))
+    assert found.ids[0] == "3"
+    np.testing.assert_allclose(found.similarities, cosines[[int(i) for i in found.ids]], atol=0.1)
