@@ -351,9 +351,10 @@ def test_a_database_of_the_first_format_is_migrated(base):
     store.profiles.add("shop", Ranking(np.ones(N_BITS, np.float32)), "uniform")
     store.close()
     with psycopg.connect(base, autocommit=True) as connection:
-        connection.execute("DROP TABLE bitrank.blobs, bitrank.requests, bitrank.candidates, bitrank.pages_set_aside")
+        later = ("blobs", "requests", "candidates", "pages_set_aside", "clients", "blocked_clients")
+        connection.execute(f"DROP TABLE {', '.join(f'bitrank.{table}' for table in later)}")
         connection.execute("ALTER TABLE bitrank.pages DROP COLUMN signed, DROP COLUMN client")
-        connection.execute("ALTER TABLE bitrank.versions DROP COLUMN ranker")
+        connection.execute("ALTER TABLE bitrank.versions DROP COLUMN ranker, DROP COLUMN clients")
         connection.execute("ALTER TABLE bitrank.pages RENAME TO clicks")
         for table in ("profiles", "versions", "activations", "quality"):
             connection.execute(f"ALTER TABLE bitrank.{table} RENAME COLUMN n_pages TO n_clicks")

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, stdtrit
 
 from bitrank.clicks.page import Floats, Page
 from bitrank.core.codes import distances, unpack
@@ -44,6 +43,8 @@ class Estimate(NamedTuple):
         >>> Estimate(3.0, 1.0, freedom=100).exceeds(2.9), Estimate(3.0, 1.0, freedom=5).exceeds(2.9)
         (True, False)
         """
+        from scipy.special import ndtr, stdtrit
+
         return self.freedom > 0 and self.low(float(stdtrit(self.freedom, ndtr(z)))) > 0
 
 

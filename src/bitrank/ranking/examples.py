@@ -27,7 +27,7 @@ _FULL_COST_FROM = 5  # fewer examples cost less, each
 _TOLERANCE, _ROUGH = 0.01, 0.05  # |g| / |w| of what ranks, and of what is judged
 _BIAS = 10.0  # the constant feature, so large that its weight is next to free
 _MOST_LEFT_OUT = 10
-_SURE = 0.975  # the nearest example ranks where Student's test is this sure that it is better than the vector
+_CERTAINTY = 0.975  # the nearest example ranks where Student's test is this sure that it is better than the vector
 _MOST_STEPS, _MOST_DIRECTIONS, _MOST_HALVINGS = 50, 40, 20
 
 
@@ -136,7 +136,7 @@ def _judge(right: Floats, others: Floats, X: Floats, sides: tuple[int, ...], cos
     best = 1 + int(ranks[:, 2].mean() < ranks[:, 1].mean())
     gains = ranks[:, best] - ranks[:, 0]
     gain, error = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
-    kind: Kind = "vector" if gain >= -stdtrit(len(gains) - 1, _SURE) * error else ("hamming", "tanimoto")[best - 1]
+    kind: Kind = "vector" if gain >= -stdtrit(len(gains) - 1, _CERTAINTY) * error else ("hamming", "tanimoto")[best - 1]
     return kind, gain, error
 
 

@@ -32,7 +32,7 @@ _NEAREST = 1000  # items per query
 # collection and varies more: it is measured on more queries, among the nearest items of the whole collection.
 _MAP_QUERIES = 1000
 _MOST_ITEMS = 50_000  # of the collection, beside those that pairs name
-_SURE = 3.0  # standard errors
+_MIN_Z = 3.0  # standard errors that a gain must exceed
 _FEWEST_TO_HALVE = 20  # least number of items per class where MAP is judged on two sides
 
 
@@ -55,7 +55,7 @@ def standard_error(gains: Floats) -> float:
     n = len(gains)
     if n < 2:
         return math.inf
-    return float(stdtrit(n - 1, ndtr(_SURE)) / _SURE * gains.std(ddof=1) / np.sqrt(n))
+    return float(stdtrit(n - 1, ndtr(_MIN_Z)) / _MIN_Z * gains.std(ddof=1) / np.sqrt(n))
 
 
 class LabelScores(NamedTuple):
