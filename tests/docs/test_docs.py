@@ -51,6 +51,7 @@ def blocks(page):
 )
 def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "examples")  # files that the recipes tell to copy
     if "DATABASE_URL" in page.read_text(encoding="utf-8"):
         server = request.getfixturevalue("postgres")
         monkeypatch.setenv("DATABASE_URL", server.url(server.new_base()))

@@ -3,8 +3,11 @@
 Qdrant's body is run by Qdrant itself, which exists as a library; of the others the documented arithmetic is redone.
 """
 
+import doctest
+import importlib.util
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitrank.core.codes import pack, unpack, weighted_hamming
-from bitrank.engines import quantize_weights, recipes
-from bitrank.engines.recipes.opensearch import OPENSEARCH_SCRIPT
+from bitrank.engines import quantize_weights
+
+_FILE = importlib.util.spec_from_file_location("engine_bodies", Path(__file__).parents[2] / "examples/engine_bodies.py")
+recipes = importlib.util.module_from_spec(_FILE)
+_FILE.loader.exec_module(recipes)
 
 
 @st.composite
@@ -28,6 +34,11 @@ def cases(draw, largest=255):
 
 def expected(codes, query, weights):
     return weighted_hamming(query[None], codes, weights)[0]
+
+
+def test_examples_of_the_file_run():
+    assert doctest.testmod(recipes).attempted > 12
+    assert not doctest.testmod(recipes).failed
 
 
 def as_json(body):
@@ -90,7 +101,7 @@ def test_opensearch_scores(case):
 def test_opensearch_script_and_first_stage():
     body = recipes.opensearch_search(np.uint8([255, 1]), 5, np.ones(16), method="rerank", candidates=100)
     assert body["query"]["script_score"]["query"] == {"knn": {"code": {"vector": [-1, 1], "k": 100}}}
-    assert set(re.findall(r"params\.(\w+)", OPENSEARCH_SCRIPT)) == {"query", "field", "masks", "total"}
+    assert set(re.findall(r"params\.(\w+)", recipes.OPENSEARCH_SCRIPT)) == {"query", "field", "masks", "total"}
     assert (
         signed(int.from_bytes(bytes([255, 1]) + bytes(6)))
         == recipes.opensearch_document(0, np.uint8([255, 1]))["code_0"]
