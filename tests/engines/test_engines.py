@@ -100,7 +100,8 @@ def test_exact_ranks_as_the_reference_and_as_index(scheme, connect, n_bits):
     weights = quantize_weights(np.random.default_rng(2).lognormal(0, 1, n_bits))
     if scheme in RERANK_ONLY:
         with pytest.raises(ValueError, match=r'method must be "rerank" for .*, which cannot weigh bits, got "exact"'):
-            engine.search(queries, 5, weights)
+            engine.search(queries, 5, weights, method="exact")
+        assert_same(engine.search(queries, 5, weights), engine.search(queries, 5, weights, method="rerank"))
         return
     results = engine.search(queries, 20, weights)
     assert_same(results, reference(queries, codes, ids, weights, 20))
@@ -329,6 +330,23 @@ def two_of_four():
     return ranker, codes, y
 
 
+def test_engines_know_what_they_hold(connect):
+    engine, codes, ids = filled(connect, 40, 24)
+    absent = next(number for number in range(400) if number not in ids)
+    assert (len(engine), engine.largest_id) == (40, ids.max())
+    assert engine.holds([int(ids[3]), absent, -1]).tolist() == [True, False, False]
+    queries, weights = random_codes(2, 24, seed=1), np.random.default_rng(0).random((2, 24)).astype(np.float32)
+    found = engine.distances(queries, np.array([[ids[3], absent, ids[5]], [-1, ids[5], ids[5]]]), weights)
+    expected = weighted_hamming(queries, codes, weights)
+    np.testing.assert_array_equal(
+        found, [[expected[0, 3], np.inf, expected[0, 5]], [np.inf, expected[1, 5], expected[1, 5]]]
+    )
+    assert np.isinf(engine.distances(queries, np.full((2, 1), absent))).all()
+    engine.remove(ids)
+    assert engine
+    assert (len(engine), engine.largest_id) == (0, -1)
+
+
 def test_trust_is_told_from_an_engine(connect, two_of_four):
     ranker, codes, y = two_of_four
     engine = connect()
@@ -390,7 +408,7 @@ def test_without_a_table_the_error_says_create(connect):
         (lambda e: e.search(random_codes(1, 20), 5, -np.ones(20)), "not negative"),
         (lambda e: e.search(random_codes(1, 20), 5, method="rerank", candidates=0), "candidates must be"),
         (lambda e: e.search(random_codes(1, 20), 5, method="rerank", candidates="all"), "candidates must be"),
-        (lambda e: e.search(random_codes(1, 20), 5, candidates=10), 'None unless method is "rerank", got 10'),
+        (lambda e: e.search(random_codes(1, 20), 5, method="exact", candidates=10), 'None unless method is "rerank", got 10'),
         (lambda e: e.search(random_codes(1, 20), 5, method="fast"), "method must be one of"),
         (lambda e: e.sample(0), "n must be"),
     ],

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from bitrank.collection import folder as files
 from bitrank.collection import remembering
-from bitrank.collection.engine import EngineIds, EngineItems
 from bitrank.collection.folder import Change, State, Stored
 from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, as_values, is_numbers
 from bitrank.collection.moment import Lazy, Moment
@@ -64,7 +63,7 @@ class Collection:
 
     def __init__(
         self,
-        index: Index | EngineItems,
+        index: Index | Engine,
         ids: ItemIds,
         *,
         hasher: Hasher | None = None,
@@ -241,9 +240,7 @@ class Collection:
         if not isinstance(engine, Engine):
             raise ValueError(f"engine must be what bitrank.connect returns, got {engine!r:.60}")
         n_dimensions = None if hasher is None else _check_fitted(hasher, engine.sample(1), engine.n_bits)
-        return cls(
-            EngineItems(engine), EngineIds(), hasher=hasher, n_dimensions=n_dimensions, random_state=random_state
-        )
+        return cls(engine, Numbers(), hasher=hasher, n_dimensions=n_dimensions, random_state=random_state)
 
     @property
     def ids(self) -> AnyIds:
@@ -768,7 +765,7 @@ class Collection:
         codes, vectors = self._read_items(X)
         with self._writing:
             moment = self._moment
-            index, known = moment.index.copy(), moment.ids
+            index, known = _to_change(moment.index), moment.ids
             removed, memory = np.empty(0, np.int64), moment.memory
             if replace and ids is not None:
                 ids = as_values(ids)
@@ -802,7 +799,7 @@ class Collection:
             numbers = self._find(moment, ids, "ids")
             if len(np.unique(numbers)) < len(numbers):
                 raise ValueError("ids must be unique, got one more than once")
-            index = moment.index.copy()
+            index = _to_change(moment.index)
             index.remove(numbers)
             self._note(Change(numbers, None, None))
             self._vectors = self._vectors.remove(numbers)
@@ -892,8 +889,7 @@ class Collection:
                 "the engine that holds the codes" if stored.index is None else "None, since the folder has the codes"
             )
             raise ValueError(f"engine must be {needs}, got {engine!r:.60}")
-        start = None if engine is None else (EngineItems(engine), EngineIds())
-        index, ids, memory = _replay(stored, start)
+        index, ids, memory = _replay(stored, engine)
         collection = cls(
             index,
             ids,
@@ -1173,18 +1169,19 @@ def _scale(queries: Any, n_bits: int, sign_bits: bool) -> tuple[npt.NDArray[Any]
     return total, 1 / np.where(total > 0, total, 1)
 
 
-def _replay(stored: Stored, engine: tuple[Any, ItemIds] | None) -> tuple[Any, ItemIds, Memory | None]:
+def _to_change(index: Any) -> Any:
+    """A copy of an index, for the next moment; an engine has no moments."""
+    return index.copy() if isinstance(index, Index) else index
+
+
+def _replay(stored: Stored, engine: Engine | None) -> tuple[Any, ItemIds, Memory | None]:
     """Items, ids and memory of a folder, with the changes of its journal."""
-    index: Any = stored.index
-    ids: ItemIds
-    if engine is not None:
-        index, ids = engine
-    elif isinstance(stored.ids, list):
+    index: Any = stored.index if engine is None else engine
+    ids: ItemIds = Numbers(None if isinstance(stored.ids, list) else stored.ids)
+    if isinstance(stored.ids, list):
         table = np.empty(len(stored.ids), object)
         table[:] = stored.ids
         ids = Names(table)
-    else:
-        ids = Numbers(stored.ids)
     memory = None if stored.memory is None else Memory.from_bytes(stored.memory, index.n_bits)
     replaced, before = np.empty(0, np.int64), ids
     for change in stored.changes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from bitrank.index import Index
 from bitrank.ranking.examples import ExampleQuery, query_from
 
 _N_BACKGROUND = 1000
+_engine_samples: WeakKeyDictionary[Any, Codes] = WeakKeyDictionary()  # most engines read all ids for one
 
 
 def read_examples(
@@ -39,9 +41,15 @@ def search_like(
 ) -> tuple[Ids, npt.NDArray[np.float32], ExampleQuery]:
     """The k items most like the examples, without those that are examples themselves."""
     named = np.concatenate([right[0], wrong[0]])
-    query = query_from(right[1], wrong[1], moment.index.sample(_N_BACKGROUND), moment.index.n_bits)
+    index = moment.index
+    background = _engine_samples.get(index)
+    if background is None:
+        background = index.sample(_N_BACKGROUND)
+        if not isinstance(index, Index):
+            _engine_samples[index] = background
+    query = query_from(right[1], wrong[1], background, index.n_bits)
     queries: Any = query.queries if query.kind == "vector" else query.queries.codes
-    similarity = "tanimoto" if query.kind == "tanimoto" and isinstance(moment.index, Index) else None
+    similarity = "tanimoto" if query.kind == "tanimoto" and isinstance(index, Index) else None
     numbers, distances = moment.search(queries, k + len(named), wanted, threads, similarity)
     numbers, distances = numbers.ravel(), distances.ravel()
     order = np.lexsort((distances, numbers))

@@ -69,7 +69,7 @@ class Numbers:
             if len(taken):
                 raise ValueError(f"ids must be new, got {taken[0]}, which is in the collection")
         ascending = not n or (int(more[0]) > largest and bool((np.diff(more) > 0).all()))
-        if self.order is None and ascending:
+        if self.order is None and (ascending or not isinstance(index, Index)):  # an engine lists ids in their order
             return self, more
         return Numbers(np.concatenate([self.ids(index), more])), more
 

@@ -51,7 +51,7 @@ class Lazy:
 class Moment:
     """Items, ids, ranking and memory of one moment."""
 
-    index: Any  # an Index, or EngineItems
+    index: Any  # an Index, or an Engine, which has no moments: changes go there at once
     ids: ItemIds
     version: Version
     ranker: Lazy | None = None
@@ -65,8 +65,10 @@ class Moment:
         if not isinstance(self.index, Index):
             if similarity is not None:
                 raise ValueError(f"similarity must be None for a collection in an engine, got {similarity!r:.60}")
+            if wanted is not None:
+                raise ValueError("filter must be None for a collection in an engine, which searches all codes, got one")
             queries = queries.reals() if isinstance(queries, PlaneQueries) else queries
-            return self.index.search(queries, k, filter=wanted, threads=threads)[:2]  # type: ignore[no-any-return]
+            return self.index.search(queries, k)[:2]  # type: ignore[no-any-return]
         size = max(64, _BYTES_PER_CALL // max(1, len(self.index) * n_bytes(self.index.n_bits)))
         parts: list[Any] = []
         for start in range(0, max(rows, 1), size):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_codes, check_count, check_ids, check_method, check_queries
-from bitrank.core.codes import sample_rows
+from bitrank.core.codes import distances_to_rows, sample_rows
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
 from bitrank.engines.stages import Fetched, rank_all, rerank
 
@@ -69,6 +69,12 @@ class Engine(ABC):
     def count(self) -> int:
         """Number of codes."""
 
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return True  # without asking a server
+
     def sample(self, n: int) -> Codes:
         """Draw n codes, or all where there are fewer: the same ones while the collection stays the same.
 
@@ -90,15 +96,43 @@ class Engine(ABC):
     def codes(self, ids: npt.ArrayLike) -> Codes:
         """Look up the codes of ids, in their order; an unknown id is an UnknownIdError, which is a ValueError."""
         asked = np.asarray(ids, np.int64)
-        unique = np.unique(asked)
-        stored, codes = np.empty(0, np.int64), np.empty((0, n_bytes(self.n_bits)), np.uint8)
-        if len(unique) and unique[-1] >= 0:
-            stored, codes = self._lookup(unique[unique >= 0])
-        missing = np.setdiff1d(unique, stored)
+        stored, codes = self._stored(asked)
+        missing = np.setdiff1d(asked, stored)
         if len(missing):
             raise UnknownIdError(f"ids must be in the engine, got {missing[0]}, which is not")
+        return codes[np.searchsorted(stored, asked)]
+
+    @property
+    def largest_id(self) -> int:
+        """The largest id, or -1 without codes."""
+        return int(self._ids().max(initial=-1))
+
+    def holds(self, ids: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Say for each number of a list whether the engine has it as an id."""
+        asked = np.asarray(ids, np.int64)
+        return np.isin(asked, self._stored(asked)[0])
+
+    def distances(
+        self, queries: AnyQueries, ids: Ids, weights: npt.ArrayLike | None = None, *, threads: int | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Distances of each query to its own row of ids, infinite for -1 and ids that the engine does not have."""
+        codes, rows = check_queries(queries, weights, self.n_bits)
+        stored, stored_codes = self._stored(ids)
+        is_known = np.isin(ids, stored)
+        if not is_known.any():
+            return np.full(ids.shape, np.inf, np.float32)
+        places = np.where(is_known, np.searchsorted(stored, ids), 0)
+        out = distances_to_rows(codes, stored_codes, places, np.broadcast_to(rows, (len(codes), self.n_bits)))
+        return np.where(is_known, out, np.float32(np.inf))
+
+    def _stored(self, ids: Ids) -> Fetched:
+        """Those of some ids that exist, ascending, with their codes."""
+        unique = np.unique(ids[ids >= 0])
+        if not len(unique):
+            return unique, np.empty((0, n_bytes(self.n_bits)), np.uint8)
+        stored, codes = self._lookup(unique)
         order = np.argsort(stored)
-        return np.ascontiguousarray(codes[order][np.searchsorted(stored[order], asked)])
+        return stored[order], np.ascontiguousarray(codes[order])
 
     @abstractmethod
     def _ids(self) -> Ids:
@@ -118,7 +152,7 @@ class Engine(ABC):
         k: int,
         weights: npt.ArrayLike | None = None,
         *,
-        method: Method = "exact",
+        method: Method | None = None,
         candidates: int | None = None,
     ) -> Results:
         """Find the k nearest codes of each query.
@@ -131,10 +165,10 @@ class Engine(ABC):
         k : int
         weights : float array of shape (n_bits,) or (n_queries, n_bits), optional
             None is plain Hamming distance; must be None for `Queries`, which have their own.
-        method : {"exact", "rerank"}
+        method : {"exact", "rerank"}, optional
             "exact" ranks every code inside the engine, with the same results as an `Index`. "rerank" fetches the
             `candidates` nearest codes by plain Hamming distance and ranks those here: faster where the engine has an
-            index for it, and the only method of engines that cannot weigh bits.
+            index for it, and the only method of engines that cannot weigh bits, which it is the default of.
         candidates : int, optional
             Codes that "rerank" fetches per query; ten times k by default, and at least 1000.
 
@@ -146,7 +180,7 @@ class Engine(ABC):
         return self._search(queries, k, weights, method, candidates)
 
     def _search(
-        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None, method: Method, candidates: int | None
+        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None, method: Method | None, candidates: int | None
     ) -> Results:
         n_bits = self.n_bits
         k = check_count("k", k, 1)
@@ -155,8 +189,10 @@ class Engine(ABC):
         checked = Queries(codes, np.broadcast_to(rows, (len(codes), n_bits)))
         return self._exact(checked, k) if n_candidates is None else self._rerank(checked, k, n_candidates)
 
-    def check_method(self, method: Method, k: int = 1, candidates: int | None = None) -> int | None:
+    def check_method(self, method: Method | None, k: int = 1, candidates: int | None = None) -> int | None:
         """Return how many candidates `search` fetches, None for all codes; a ValueError says what it cannot do."""
+        if method is None:
+            method = "exact" if self._no_exact is None else "rerank"
         n_candidates = check_method(method, k, candidates, self._max_candidates)
         if n_candidates is None and self._no_exact is not None:
             raise ValueError(f'method must be "rerank" for {self._no_exact}, got "exact"')

@@ -262,7 +262,7 @@ class PostgresEngine(SqlEngine):
         k: int,
         weights: npt.ArrayLike | None = None,
         *,
-        method: Method = "exact",
+        method: Method | None = None,
         candidates: int | None = None,
         shortlist: int | None = None,
     ) -> Results:
@@ -277,7 +277,7 @@ class PostgresEngine(SqlEngine):
             raise ValueError(NO_PGVECTOR) from None
 
     def _in_parts(
-        self, queries: Any, k: int, weights: Any, method: Method, candidates: int | None, shortlist: int | None
+        self, queries: Any, k: int, weights: Any, method: Method | None, candidates: int | None, shortlist: int | None
     ) -> Results:
         n_bits, _, n_scanned = self._run(self._look)
         if n_scanned == n_bits:

@@ -94,7 +94,7 @@ class Shards(Engine):
         self._all(lambda number: self._shards[number].optimize())
 
     def _search(
-        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None, method: Method, candidates: int | None
+        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None, method: Method | None, candidates: int | None
     ) -> Results:
         answers, lost = self._ask(
             lambda number: self._shards[number].search(queries, k, weights, method=method, candidates=candidates)

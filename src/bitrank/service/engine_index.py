@@ -23,7 +23,7 @@ class EngineIndex:
     ----------
     engine : Engine
     method : {"exact", "rerank"}, optional
-        See `Engine.search`; "exact" by default, but "rerank" with `candidates` or where the engine has no exact search.
+        See `Engine.search`; "rerank" by default with `candidates`.
     candidates : int, optional
 
     Examples
@@ -42,7 +42,7 @@ class EngineIndex:
 
     def __init__(self, engine: Engine, method: Method | None = None, candidates: int | None = None) -> None:
         self._engine, self._candidates = engine, candidates
-        self._method: Method = _default_method(engine, candidates) if method is None else method
+        self._method = "rerank" if method is None and candidates is not None else method
         engine.check_method(self._method, candidates=candidates)
         self.n_bits = engine.n_bits
         self.ids: Ids = engine.ids
@@ -71,16 +71,6 @@ class EngineIndex:
         """Raise an UnreachableEngineError unless the engine answers."""
         with suppress(UnknownIdError):  # an answer, too: the item is gone
             self.codes(self.ids[:1])
-
-
-def _default_method(engine: Engine, candidates: int | None) -> Method:
-    if candidates is not None:
-        return "rerank"
-    try:
-        engine.check_method("exact")
-    except ValueError:
-        return "rerank"
-    return "exact"
 
 
 @contextmanager
