@@ -6,8 +6,8 @@ for pairs, whose evidence is exchanged among the queries; what is popular stays 
 
 A square of 10 sizes (5 to 5000 examples) and 5 lengths of codes (16 to 2048 bits) for each of twelve rankers and kinds;
 a third factor, such as the number of classes or of items per query, takes its five levels as in a Latin square. Every
-finished fit is a line of build/noise/PART.jsonl, which another run continues from; `--one-of N` runs every N-th fit,
-`--most-bits` and `--most-examples` leave out what takes long.
+finished fit is a line of build/noise.jsonl, which another run continues from, and the figures are of all finished fits:
+`--one-of N`, `--most-bits` and `--most-examples` leave out what takes long, `--workers N` runs N fits at a time.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -227,39 +228,46 @@ def hashed_nfcorpus(n_bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return documents, queries, data.pairs
 
 
+def measure(case: Case) -> dict[str, Any]:
+    """One fit as a line of the file."""
+    start = time.process_time()
+    accepted, gain, error = fit(case)
+    line = {"name": case.name, "real": case.real, "accepted": accepted, "gain": gain, "error": error}
+    return line | {"seconds": time.process_time() - start}
+
+
 def run(report: Report, part: str, options: argparse.Namespace) -> None:
     """Run the fits of a part that are not done, and add a row for each ranker and kind."""
-    path = Path("build/noise") / f"{part}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    done = {line["name"]: line for line in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
-    chosen = list(cases(part == "shuffled"))[:: options.one_of]
+    real = part == "shuffled"
+    options.file.parent.mkdir(parents=True, exist_ok=True)
+    lines = map(json.loads, options.file.read_text().splitlines()) if options.file.exists() else ()
+    done = {line["name"]: line for line in lines if line["real"] == real}
+    every = list(cases(real))
+    chosen = [case for case in every[:: options.one_of] if case.name not in done]
     chosen = [case for case in chosen if case.n <= options.most_examples and case.n_bits <= options.most_bits]
-    with path.open("a") as file:
-        for case in chosen:
-            if case.name in done:
-                continue
-            start = time.process_time()
-            accepted, gain, error = fit(case)
-            line = {"name": case.name, "accepted": accepted, "gain": gain, "error": error}
-            done[case.name] = line | {"seconds": time.process_time() - start}
-            file.write(json.dumps(done[case.name]) + "\n")
+    with options.file.open("a") as file, ProcessPoolExecutor(options.workers) as pool:
+        for line in pool.map(measure, chosen):
+            done[line["name"]] = line
+            file.write(json.dumps(line) + "\n")
             file.flush()
-            if accepted:
-                print(f"accepted: {case}, gain {gain:.4f} ± {error:.4f}", flush=True)
+            if line["accepted"]:
+                print(f"accepted: {line['name']}, gain {line['gain']:.4f} ± {line['error']:.4f}", flush=True)
     total = []
     for kind, ranker in CELLS:
-        lines = [done[case.name] for case in chosen if (case.kind, case.ranker) == (kind, ranker)]
-        total += lines
+        names = [case.name for case in every if (case.kind, case.ranker) == (kind, ranker)]
+        some = [done[name] for name in names if name in done]
+        total += some
         report.add(
             f"{kind}, {ranker.__name__}",
-            fits=len(lines),
-            accepted=Figure(sum(line["accepted"] for line in lines), most=MOST_OF_50),
-            seconds=sum(line["seconds"] for line in lines),
+            fits=len(some),
+            accepted=Figure(sum(line["accepted"] for line in some), most=MOST_OF_50),
+            seconds=sum(line["seconds"] for line in some),
         )
     errors = [line["gain"] / line["error"] for line in total if line["accepted"] and line["error"]]
     report.add(
         "all",
         fits=len(total),
+        of=len(every),
         accepted=Figure(float(np.mean([line["accepted"] for line in total])), most=MOST_ACCEPTED),
         largest_gain_in_errors=Figure(max(errors, default=0.0), most=MOST_ERRORS),
     )
@@ -270,13 +278,14 @@ def main() -> None:
     parser.add_argument("--one-of", type=int, default=1, help="run every N-th fit (default: all)")
     parser.add_argument("--most-bits", type=int, default=max(BITS))
     parser.add_argument("--most-examples", type=int, default=max(SIZES))
+    parser.add_argument("--workers", type=int, default=1, help="fits at a time (default: %(default)s)")
+    parser.add_argument("--file", type=Path, default=Path("build/noise.jsonl"), help="finished fits")
     options = parse_parts(parser, ("random", "shuffled"))
     reports = []
     for part in options.parts:
         reports.append(Report(part))
         run(reports[-1], part, options)
-        if (options.one_of, options.most_bits, options.most_examples) == (1, max(BITS), max(SIZES)):
-            reports[-1].save(RESULTS / "noise.json")
+        reports[-1].save(RESULTS / "noise.json")
     for report in reports:
         report.summarize()
 
