@@ -408,7 +408,7 @@ def test_without_a_table_the_error_says_create(connect):
         (lambda e: e.search(random_codes(1, 20), 5, -np.ones(20)), "not negative"),
         (lambda e: e.search(random_codes(1, 20), 5, method="rerank", candidates=0), "candidates must be"),
         (lambda e: e.search(random_codes(1, 20), 5, method="rerank", candidates="all"), "candidates must be"),
-        (lambda e: e.search(random_codes(1, 20), 5, method="exact", candidates=10), 'None unless method is "rerank", got 10'),
+        (lambda e: e.search(random_codes(1, 20), 5, method="exact", candidates=10), "None unless method is .* got 10"),
         (lambda e: e.search(random_codes(1, 20), 5, method="fast"), "method must be one of"),
         (lambda e: e.sample(0), "n must be"),
     ],
