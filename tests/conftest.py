@@ -5,6 +5,8 @@ Neither this module nor its plugins import an extra: without one its tests are s
 
 import json
 import os
+import signal
+import threading
 import urllib.error
 from types import SimpleNamespace
 
@@ -28,6 +30,10 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 threadpool_limits(int(os.environ["OPENBLAS_NUM_THREADS"]))
 
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
+
+# What a script starts in the background ignores interrupts, and so would the processes that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("few", max_examples=10, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("all", max_examples=100, deadline=None, derandomize=True)

@@ -109,7 +109,7 @@ def test_info_and_report(capsys, printed_json):
 
 def test_as_a_module(tmp_path):
     command = [sys.executable, "-m", "bitrank", "create", "shop.bitrank", "vectors.npy"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.startswith("300 items of 24 bits")
 
 

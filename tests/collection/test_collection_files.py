@@ -99,9 +99,11 @@ def journal(tmp_path_factory):
     return folder, file.name, file.read_bytes(), stages
 
 
-def test_a_journal_cut_anywhere_holds_what_was_whole(journal):
+@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_journal_cut_anywhere_holds_what_was_whole(journal, step):
     folder, name, content, stages = journal
-    for size in (0, 5, *range(stages[1][0], len(content) + 1)):
+    record, end = stages[1][0], len(content)
+    for size in sorted({0, 5, *range(record, record + 40), *range(record, end, step), *range(end - 40, end + 1)}):
         (folder / name).write_bytes(content[:size])
         whole = max(n for stop, n in stages if stop <= size)
         assert len(Collection.load(folder)) == whole

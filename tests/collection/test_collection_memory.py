@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from collection_processes import remember_for_ever, start
 
 import bitrank
 from bitrank import Collection
@@ -232,22 +232,12 @@ def test_searches_see_one_moment_while_others_remember_and_forget():
     assert not errors
 
 
-def remember_for_ever(path):
-    collection, rng = Collection.load(path), np.random.default_rng()
-    for turn in range(10**6):
-        collection.remember(rng.normal(size=24), [turn % 200, 250], query_ids=[f"{turn % 7}"])
-        if turn % 5 == 4:
-            collection.forget([f"{turn % 7}"])
-        collection.save(path)
-
-
 def test_a_killed_process_leaves_what_it_saved(tmp_path):
     collection, queries, _ = make()
     collection.remember(queries[0], [1, 2], query_ids=["kept"])
     collection.save(tmp_path / "c")
     for turn in range(3):
-        process = multiprocessing.get_context("spawn").Process(target=remember_for_ever, args=(tmp_path / "c",))
-        process.start()
+        process, _ = start(remember_for_ever, tmp_path / "c")
         before = (tmp_path / "c" / "collection.json").read_bytes(), journal_bytes(tmp_path / "c")
         while before == ((tmp_path / "c" / "collection.json").read_bytes(), journal_bytes(tmp_path / "c")):
             assert process.is_alive()

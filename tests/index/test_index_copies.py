@@ -94,7 +94,7 @@ def test_a_fork_while_somebody_writes_leaves_no_lock():
         warnings.simplefilter("ignore", DeprecationWarning)  # a fork of a process with threads is what is tested
         child.start()
     try:
-        assert answers.get(timeout=60) == len(index) + 1
+        assert answers.get(timeout=300) == len(index) + 1
     finally:
         done.set()
         writer.join()

@@ -2,15 +2,13 @@
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from collection_processes import put_for_ever, start
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -145,33 +143,17 @@ def test_damaged_stores_of_before(tmp_path):
             Documents(path=tmp_path / "store")
 
 
-SAVES = """
-import sys
-import numpy as np
-from bitrank.integrations.documents import Documents
-path, n = sys.argv[1], int(sys.argv[2])
-X = np.random.default_rng(0).normal(size=(2000, 24))
-documents = Documents(path=path)
-print("ready", flush=True)
-for row in range(n, 2000):
-    documents.put([f"d{row}", "count"], [{"row": row}, {"row": row}], [X[row], None])
-    if row % 3 == 0:
-        documents.drop([f"d{row - 1}"])
-    documents.save(path)
-"""
-
-
 def test_a_kill_leaves_records_and_codes_of_one_save(tmp_path):
     documents = Documents()
     documents.put(["d0", "count"], [{"row": 0}, {"row": 0}], [X[0], None])
     documents.save(tmp_path / "store")
     for wait in (0.0, 0.03, 0.1, 0.3):
         n = Documents(path=tmp_path / "store").records["count"]["row"] + 1
-        worker = subprocess.Popen([sys.executable, "-c", SAVES, tmp_path / "store", str(n)], stdout=subprocess.PIPE)
-        worker.stdout.readline()
+        process, pipe = start(put_for_ever, tmp_path / "store", n)
+        assert pipe.recv() == "ready"
         time.sleep(wait)
-        worker.send_signal(signal.SIGKILL)
-        worker.communicate()
+        process.kill()
+        process.join()
         records, codes = state(Documents(path=tmp_path / "store"))
         last = records["count"]["row"]
         expected = {f"d{row}" for row in range(last + 1) if row % 3 < 2 or row == last}

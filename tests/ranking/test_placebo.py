@@ -64,31 +64,45 @@ def popular_pairs(seed, n_bits=64):
     return CODES, pairs, queries
 
 
-@pytest.mark.parametrize("ranker", [QueryVectorRanker, QueryAdaptiveRanker, RankingSVM])
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        QueryVectorRanker(n_steps=60, n_hidden=32, random_state=0),
+        QueryAdaptiveRanker(n_steps=100, random_state=0),
+        RankingSVM(random_state=0),
+        *(
+            pytest.param(ranker(random_state=0), marks=pytest.mark.slow, id=f"whole {ranker.__name__}")
+            for ranker in (QueryVectorRanker, QueryAdaptiveRanker)
+        ),
+    ],
+    ids=lambda ranker: type(ranker).__name__,
+)
 def test_items_that_every_query_wants_say_nothing_about_queries(ranker):
     codes, pairs, queries = popular_pairs(0)
-    learned = ranker(random_state=0).fit_pairs(codes, pairs, queries=queries)
+    learned = ranker.fit_pairs(codes, pairs, queries=queries)
     assert learned.blend_ == 0
-    if ranker is QueryVectorRanker:  # a vector that points to these items is better than none, for any query
+    if isinstance(ranker, QueryVectorRanker):  # a vector that points to these items is better than none, for any query
         assert learned.report_.pick("guarded") is not None
         assert learned.report_.refusal == placebo.REFUSAL
 
 
+@pytest.mark.parametrize("n", [300, pytest.param(600, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("with_queries", [False, True])
-def test_vectors_that_have_nothing_to_do_with_the_codes_are_refused(with_queries):
+def test_vectors_that_have_nothing_to_do_with_the_codes_are_refused(with_queries, n):
     rng = np.random.default_rng(0)
-    vectors = rng.standard_normal((600, 3))
-    queries = rng.standard_normal((600, 64)) if with_queries else None
-    learned = QueryVectorRanker(random_state=0).fit_vectors(CODES, vectors, queries=queries)
+    vectors = rng.standard_normal((n, 3))
+    queries = rng.standard_normal((n, 64)) if with_queries else None
+    learned = QueryVectorRanker(n_steps=n // 4, random_state=0).fit_vectors(CODES[:n], vectors, queries=queries)
     assert learned.blend_ == learned.bits_part_.blend == 0
 
 
 @pytest.mark.parametrize("ranker", [QueryVectorRanker, QueryAdaptiveRanker, RankingSVM, OnlineRankingSVM])
 def test_what_is_true_beats_its_placebo(ranker):
+    fewer = {"n_steps": 200} if hasattr(ranker(), "n_steps") else {}
     rng = np.random.default_rng(0)
     y = rng.integers(4, size=600)
     bits = rng.integers(2, size=(600, 32))
     bits[:, :6] = ((y[:, None] >> np.arange(6) % 2) & 1) ^ (rng.random((600, 6)) < 0.1)
-    learned = ranker(random_state=0).fit(np.packbits(bits, axis=1), y)
+    learned = ranker(random_state=0, **fewer).fit(np.packbits(bits, axis=1), y)
     assert learned.report_.accepted
     assert learned.report_.refusal is None

@@ -28,7 +28,7 @@ def test_systemd_takes_the_unit(tmp_path):
     unit = tmp_path / "bitrank.service"
     unit.write_text(UNIT.read_text().replace("/usr/local/bin/bitrank", str(program)))
     checked = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=60
+        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=600
     )
     assert "bitrank.service" not in checked.stderr, checked.stderr
 

@@ -60,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """One request of ClickHouse's HTTP interface: SQL in the address or in the body, rows to insert after it."""
 
     protocol_version = "HTTP/1.1"
-    timeout = 60
+    timeout = 300
     wbufsize = -1  # headers and body in one packet
     # Given by `serve`.
     engine = None

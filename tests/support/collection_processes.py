@@ -5,9 +5,10 @@ import multiprocessing
 import numpy as np
 
 from bitrank import Collection
+from bitrank.integrations.documents import Documents
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["bitrank.collection.collection", "bitrank.ranking.whrank", "sklearn.utils.validation"])
+CONTEXT.set_forkserver_preload(["bitrank.integrations.documents", "bitrank.ranking.whrank", "sklearn.utils.validation"])
 
 
 def start(target, *arguments):
@@ -38,6 +39,28 @@ def save_for_ever(pipe, folder, replace):
         collection.add(rows, ids=[f"more {n + row}" for row in range(5)])
         collection.save(folder, replace=replace)
         pipe.send(len(collection))
+
+
+def remember_for_ever(pipe, path):
+    """Remember, forget and save, again and again."""
+    collection, rng = Collection.load(path), np.random.default_rng()
+    for turn in range(10**6):
+        collection.remember(rng.normal(size=24), [turn % 200, 250], query_ids=[f"{turn % 7}"])
+        if turn % 5 == 4:
+            collection.forget([f"{turn % 7}"])
+        collection.save(path)
+
+
+def put_for_ever(pipe, path, n):
+    """Put a record with a vector and one that counts, drop every third, and save, again and again."""
+    X = np.random.default_rng(0).normal(size=(2000, 24))
+    documents = Documents(path=path)
+    pipe.send("ready")
+    for row in range(n, 2000):
+        documents.put([f"d{row}", "count"], [{"row": row}, {"row": row}], [X[row], None])
+        if row % 3 == 0:
+            documents.drop([f"d{row - 1}"])
+        documents.save(path)
 
 
 def take_turns(pipe, folder, name):
@@ -72,8 +95,8 @@ def learn_for_ever(pipe, ranker):
     y = (X[:, :4] > 0) @ [8, 4, 2, 1]
     collection = Collection.from_vectors(X, random_state=0)
     before = collection.search(X[:5], 5)
-    pipe.send("learning")
     try:
+        pipe.send("learning")
         while True:
             collection.learn(labels=y, ranker=ranker)
     except KeyboardInterrupt:
