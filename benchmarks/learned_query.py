@@ -65,7 +65,7 @@ def measure(n_bits: int, rounds: int, report: Report, sizes: tuple[int, ...]) ->
     hasher, codes, ranker, vectors = learn(n_bits)
     index = Index(codes)
     start = time.perf_counter()
-    calibration = ranker.calibrate(index)
+    calibration, network = ranker.calibrate(index), ranker.full_part_
     first_ms = (time.perf_counter() - start) * 1e3
     for n in (1, 64):
         some = vectors[:n]
@@ -77,7 +77,7 @@ def measure(n_bits: int, rounds: int, report: Report, sizes: tuple[int, ...]) ->
             "project_us": lambda some=some: hasher.project(some),
             "checks_us": lambda reals=reals: check_query_rows(reals, n_bits),
             "trust_us": lambda queries=queries: calibration.trust(queries.codes),
-            "network_us": lambda queries=queries, some=some: ranker.full_part_.vectors(queries, some),
+            "network_us": lambda queries=queries, some=some: network(network.inputs(queries, some, n_bits)),
             "search_us": lambda learned=learned: index.search(Queries(*learned[:2]), k=10, threads=1),
             "plain_search_us": lambda reals=reals: index.search(reals, k=10, threads=1),
         }

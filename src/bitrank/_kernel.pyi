@@ -28,6 +28,13 @@ def hamming(
     threads: int = 1,
 ) -> None: ...
 
+class Sample:
+    def __init__(self, codes: npt.NDArray[np.uint8]) -> None: ...
+    def __len__(self) -> int: ...
+    def nearest_sums(
+        self, queries: npt.NDArray[np.uint8], skipped: int, last: int, sums: npt.NDArray[np.uint64]
+    ) -> None: ...
+
 class Segments:
     def __init__(
         self,

@@ -23,6 +23,7 @@
 #include "search/chosen.hpp"
 #include "search/distances.hpp"
 #include "search/layout.hpp"
+#include "search/nearness.hpp"
 #include "search/search.hpp"
 #include "ties.hpp"
 
@@ -106,6 +107,16 @@ void hamming(Codes queries, Codes codes, Matrix<std::uint16_t> out, std::size_t 
     nb::gil_scoped_release release;
     bitrank::hamming(queries.data(), queries.shape(0), codes.data(), codes.shape(0), codes.shape(1), out.data(), threads,
                      scanner);
+}
+
+void nearest_sums(const bitrank::Sample &sample, Codes queries, std::size_t skipped, std::size_t last,
+                  Vector<std::uint64_t> sums) {
+    require(queries.shape(1) == sample.n_bytes(), "queries and the sample must have the same width");
+    require(skipped <= last && last <= sample.size(), "last must be at least skipped, and at most the codes of the sample");
+    require(sums.shape(0) == queries.shape(0), "sums must have one value per query");
+    const bitrank::Scanner &scanner = *chosen_path().scanner;
+    nb::gil_scoped_release release;
+    sample.nearest_sums(queries.data(), queries.shape(0), skipped, last, sums.data(), scanner);
 }
 
 bool split_reals(Weights reals, Matrix<std::uint8_t> codes, Matrix<float> sizes) {
@@ -463,6 +474,7 @@ void lift(Matrix<std::int64_t> ids, Matrix<float> distances, Matrix<const std::i
 }  // namespace
 
 NB_MODULE(_kernel, module) {
+    nb::set_leak_warnings(false);  // what a cache holds at the end of the process is no leak
     using namespace nb::literals;
     module.def("weighted_hamming", &weighted_hamming, "queries"_a, "codes"_a, "weights"_a, "out"_a.noconvert(),
                "threads"_a = 1);
@@ -470,6 +482,13 @@ NB_MODULE(_kernel, module) {
                "out"_a.noconvert(), "threads"_a = 1);
     module.def("split_reals", &split_reals, "reals"_a, "codes"_a.noconvert(), "sizes"_a.noconvert());
     module.def("hamming", &hamming, "queries"_a, "codes"_a, "out"_a.noconvert(), "threads"_a = 1);
+    nb::class_<bitrank::Sample>(module, "Sample")
+        .def("__init__", [](bitrank::Sample *self, Codes codes) {
+            require(codes.shape(1) > 0 && codes.shape(1) < 8192, "codes must have 1 to 8191 bytes");
+            new (self) bitrank::Sample(codes.data(), codes.shape(0), codes.shape(1));
+        }, "codes"_a)
+        .def("__len__", &bitrank::Sample::size)
+        .def("nearest_sums", &nearest_sums, "queries"_a, "skipped"_a, "last"_a, "sums"_a.noconvert());
     nb::class_<Segments>(module, "Segments")
         .def(nb::init<std::vector<SegmentArrays>, std::size_t, std::size_t>(), "segments"_a, "n_bytes"_a, "n_rest"_a = 0);
     nb::class_<Weightings>(module, "Weightings").def(nb::init<const Weights &, const Bits &>(), "weights"_a, "order"_a);

@@ -12,7 +12,8 @@ std::vector<Path> available() {
         if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
             const GramLoops *gram = __builtin_cpu_supports("avx512vpopcntdq") ? &avx512_gram : &avx2_gram;
             out.push_back({"avx512", &avx512_scanner, gram});
-            if (__builtin_cpu_supports("avx512vbmi")) out.push_back({"avx512vbmi", &avx512vbmi_scanner, gram});
+            if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vpopcntdq"))
+                out.push_back({"avx512vbmi", &avx512vbmi_scanner, gram});
         }
     }
 #elif defined(__aarch64__)

@@ -2,6 +2,7 @@
 #include "checksum.hpp"
 #include "paths.hpp"
 #include "search/distances.hpp"
+#include "search/nearness.hpp"
 #include "testing.hpp"
 #include "ties.hpp"
 
@@ -45,6 +46,28 @@ void test_ties_of(std::size_t n_cases) {
     }
 }
 
+// Sums of the smallest distances, from all of them sorted.
+void test_nearest(const std::vector<std::uint8_t> &codes, const std::vector<std::uint8_t> &queries, std::size_t width,
+                  const std::string &name) {
+    const std::size_t n_codes = codes.size() / width - below(70), n_queries = queries.size() / width;
+    const std::vector<float> equal(8 * width, 1);
+    const Sample sample(codes.data(), n_codes, width);
+    for (std::size_t turn = 0; turn < 20; ++turn) {
+        const std::size_t last = below(n_codes + 1), skipped = below(std::min<std::size_t>(last, 3) + 1);
+        std::vector<std::uint64_t> sums(n_queries);
+        sample.nearest_sums(queries.data(), n_queries, skipped, last, sums.data(), *path(name)->scanner);
+        for (std::size_t q = 0; q < n_queries; ++q) {
+            std::vector<float> distances;
+            for (std::size_t i = 0; i < n_codes; ++i)
+                distances.push_back(plain_distance(&codes[i * width], &queries[q * width], equal.data(), 8 * width));
+            std::sort(distances.begin(), distances.end());
+            std::uint64_t sum = 0;
+            for (std::size_t i = skipped; i < last; ++i) sum += static_cast<std::uint64_t>(distances[i]);
+            check(sums[q] == sum, "the same sum of the nearest", name + ", " + std::to_string(width) + " bytes");
+        }
+    }
+}
+
 }  // namespace
 
 void test_distances() {
@@ -69,6 +92,7 @@ void test_distances() {
                     check(numbers[q * n_codes + i] ==
                               plain_distance(&some[i * width], &asked[q * width], equal.data(), 8 * width),
                           "the same count", name + ", " + std::to_string(width) + " bytes");
+            test_nearest(some, asked, width, name);
         }
     }
     for (std::size_t q = 0; q < n_queries; ++q) {

@@ -8,9 +8,11 @@ import weakref
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
-from bitrank import ITQ, Index, QueryVectorRanker
+from bitrank import ITQ, Index, QueryVectorRanker, _kernel
 from bitrank.core.codes import distances, hamming, pack
 from bitrank.core.metrics import average_precision, precision_at
 from bitrank.datasets import digits
@@ -49,8 +51,34 @@ def plain_nearness(codes, sample, itself=None):
 @pytest.mark.parametrize("n", [2, 4, 90, 400])
 def test_nearness_is_the_mean_of_the_nearest(n):
     codes = clusters()[0][: n + 7]
-    np.testing.assert_allclose(nearness(codes[:7], codes[7:]), plain_nearness(codes[:7], codes[7:]))
-    np.testing.assert_allclose(nearness(codes[:2], codes, among=True), plain_nearness(codes[:2], codes, np.arange(2)))
+    others, every = _kernel.Sample(codes[7:]), _kernel.Sample(codes)
+    np.testing.assert_allclose(nearness(codes[:7], others), plain_nearness(codes[:7], codes[7:]))
+    np.testing.assert_allclose(nearness(codes[:2], every, among=True), plain_nearness(codes[:2], codes, np.arange(2)))
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(_kernel.kernel_paths()), st.data())
+def test_sums_of_the_nearest_are_the_same_on_every_path(seed, path, data):
+    random = np.random.default_rng(seed)
+    width, n, n_queries = data.draw(st.integers(1, 70)), data.draw(st.integers(1, 300)), data.draw(st.integers(0, 5))
+    codes = random.integers(0, 256, (n + n_queries, width)) & random.integers(0, 256, (n + n_queries, 1))
+    sample, queries = codes[:n].astype(np.uint8), codes[n:].astype(np.uint8)
+    last = data.draw(st.integers(0, n))
+    skipped = data.draw(st.integers(0, min(last, 3)))
+    sums = np.empty(n_queries, np.uint64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BITRANK_KERNEL", path)
+        _kernel.Sample(sample).nearest_sums(queries, skipped, last, sums)
+    ordered = np.sort(np.unpackbits(queries[:, None] ^ sample, axis=2).sum(axis=2), axis=1)
+    assert sums.tolist() == ordered[:, skipped:last].sum(axis=1).tolist()
+
+
+def test_a_sample_refuses_what_does_not_fit():
+    sample, sums = _kernel.Sample(np.zeros((4, 2), np.uint8)), np.empty(1, np.uint64)
+    for queries, skipped, last in (((1, 3), 0, 1), ((1, 2), 0, 5), ((1, 2), 2, 1), ((2, 2), 0, 1)):
+        with pytest.raises(ValueError, match="must"):
+            sample.nearest_sums(np.zeros(queries, np.uint8), skipped, last, sums)
+    with pytest.raises(ValueError, match="codes must have 1 to 8191 bytes"):
+        _kernel.Sample(np.zeros((4, 0), np.uint8))
 
 
 def plain_trust(codes, sample, collection, doubt):

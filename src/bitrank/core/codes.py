@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.core.arrays import to_array
-from bitrank.core.checks import as_float32, check_codes, check_finite, check_weights, n_threads
+from bitrank.core.checks import as_float32, check_codes, check_finite, check_weights, n_threads, split_reals
 from bitrank.core.embeddings import from_embeddings as from_embeddings
 from bitrank.core.types import Codes, Ids, Results, Rows, Weights, empty_results
 
@@ -66,7 +66,8 @@ def signs(codes: Codes, n_bits: int) -> npt.NDArray[np.float32]:
     >>> signs(pack([[1, 0, 1]]), n_bits=3)
     array([[ 1., -1.,  1.]], dtype=float32)
     """
-    return np.ascontiguousarray(_SIGNS[codes].reshape(len(codes), 8 * codes.shape[1])[:, :n_bits])
+    bits = np.take(_SIGNS, codes, axis=0, mode="clip")  # without a check of every byte
+    return np.ascontiguousarray(bits.reshape(len(codes), 8 * codes.shape[1])[:, :n_bits])
 
 
 def split_vectors(vectors: npt.ArrayLike) -> tuple[Codes, Weights]:
@@ -83,8 +84,11 @@ def split_vectors(vectors: npt.ArrayLike) -> tuple[Codes, Weights]:
     array = as_float32(vectors, "vectors")
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"vectors must be a matrix with one vector per row, got an array of shape {array.shape}")
-    check_finite(array, "vectors")
-    return np.packbits(array > 0, axis=1), np.abs(array)
+    plain = split_reals(array, array.shape[1])
+    if plain is None:
+        check_finite(array, "vectors")
+        plain = np.packbits(array > 0, axis=1), np.abs(array)
+    return plain
 
 
 def hamming(queries: Codes, codes: Codes) -> npt.NDArray[np.int32]:

@@ -184,22 +184,31 @@ class QueryVectorRanker(PerQueryRanker):
     def _blend_for(self, queries: QueryRows, features: Matrix | None) -> float:
         return self._part_for(queries, features).blend
 
-    def _trust(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Weights:
-        trust, network = super()._trust(queries, features, collection), self._part_for(queries, features)
-        if network.blend == 0 or not len(network.classes):
-            return trust
-        doubt = min(1.0, (1 - self.calibrate(collection).share) / _NEW_SHARE)
-        least, sure = doubt * _LEAST_KNOWN, 1 - doubt * (1 - _SURELY_KNOWN)
-        known = trust * network.known(queries) ** doubt
-        return ((known - least) / (sure - least)).clip(0, 1).astype(np.float32)
+    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
+        network = self._part_for(queries, features)
+        phi = network.inputs(queries, features, self.n_bits_)
+        trust = self._trust(queries, features, collection)
+        if network.blend > 0 and len(network.classes):
+            doubt = min(1.0, (1 - self.calibrate(collection).share) / _NEW_SHARE)
+            least, sure = doubt * _LEAST_KNOWN, 1 - doubt * (1 - _SURELY_KNOWN)
+            known = trust * network.known(queries, phi) ** doubt
+            trust = ((known - least) / (sure - least)).clip(0, 1).astype(np.float32)
+        return self._mix(queries, network, phi, trust)
 
     def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
         network = self._part_for(queries, features)
+        return self._mix(queries, network, network.inputs(queries, features, self.n_bits_), trust)
+
+    def _mix(self, queries: QueryRows, network: Network, phi: Matrix, trust: Weights) -> Queries:
+        """The vectors of queries themselves, and as far as they are trusted what was learned."""
         bits = signs(queries.codes, self.n_bits_)
-        itself = mean_one(np.ones(bits.shape) if queries.magnitudes is None else queries.magnitudes)
-        learned = mean_one(bits * network.vectors(queries, features))
         share = network.blend * trust[:, None]
-        return Queries(*split_vectors(bits * ((1 - share) * itself + share * learned)), trust)
+        mixed = mean_one(np.ones(bits.shape) if queries.magnitudes is None else queries.magnitudes)
+        mixed *= 1 - share
+        learned = mean_one(bits * network(phi))
+        learned *= share
+        mixed += learned
+        return Queries(*split_vectors(bits * mixed.astype(np.float32)), trust)
 
     def _to_archive(self) -> Archive:
         archive = super()._to_archive()

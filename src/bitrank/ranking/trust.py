@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -29,7 +29,6 @@ _FEWEST_ITEMS = 10  # of a collection that says anything
 _CALIBRATION_ROWS = 4000
 _MOST_KEPT = 4  # calibrations with codes that are no collection
 _NEAREST = 0.01
-_TOGETHER = 64  # queries whose distances to a sample stay in the cache
 _KEPT_S = 600.0  # a calibration with an engine, which does not say whether it changed
 _CHANGED = 0.05  # share of the rows of an index that may change before its calibration is made again
 # Estimated probabilities scatter: this factor lets those of 1 reach it.
@@ -41,15 +40,6 @@ _LABEL_QUANTILES, _PAIR_QUANTILES = (0.25, 0.75), (0.01, 0.10)
 _CLICK_QUANTILES = (0.1, 0.3)
 
 Floats = npt.NDArray[np.float64]
-
-
-@runtime_checkable
-class Sampled(Protocol):
-    """A collection that draws codes of its own: an `Index`, an engine."""
-
-    def sample(self, n: int) -> Codes:
-        """Draw n codes, or all where there are fewer."""
-        ...
 
 
 class Doubt(NamedTuple):
@@ -105,20 +95,20 @@ class Calibration:
     def __init__(
         self, sample: Codes, collection: Codes | None = None, learned_from: str = "labels", doubt: Doubt = NO_DOUBT
     ) -> None:
-        self.sample = sample
-        self._collection: Codes | None = None
+        self.sample, near_sample = sample, _kernel.Sample(sample)
+        self._near_sample, self._near_collection = near_sample, None
         self._curve: Callable[[Floats], Floats]
         self.unlabelled: Unlabelled | None = None
         self.share = 1.0  # of the collection that is like the training rows
         some = sample[:_CALIBRATION_ROWS]
         if collection is None or len(collection) < _FEWEST_ITEMS or learned_from == "pairs":
             quantiles = _PAIR_QUANTILES if learned_from == "pairs" else _LABEL_QUANTILES
-            self._between(-nearness(some, sample, among=True), quantiles)
+            self._between(-nearness(some, near_sample, among=True), quantiles)
             return
-        self._collection = collection
+        self._near_collection = near_collection = _kernel.Sample(collection)
         items = collection[:_CALIBRATION_ROWS]
-        seen = nearness(some, collection) - nearness(some, sample, among=True)
-        of_items = nearness(items, collection, among=True) - nearness(items, sample)
+        seen = nearness(some, near_collection) - nearness(some, near_sample, among=True)
+        of_items = nearness(items, near_collection, among=True) - nearness(items, near_sample)
         if learned_from == "clicks":
             self._between(seen, _CLICK_QUANTILES)
             return
@@ -132,9 +122,9 @@ class Calibration:
 
     def trust(self, codes: Codes) -> Weights:
         """Trust in queries, from 0 to 1."""
-        evidence = -nearness(codes, self.sample)
-        if self._collection is not None:
-            evidence += nearness(codes, self._collection)
+        evidence = -nearness(codes, self._near_sample)
+        if self._near_collection is not None:
+            evidence += nearness(codes, self._near_collection)
         trust: Weights = self._curve(evidence).astype(np.float32)
         return trust
 
@@ -172,7 +162,7 @@ class Calibrations:
 
     def of(self, collection: Any, n_bits: int, make: Callable[[Codes], Calibration]) -> Calibration:
         """The calibration with an `Index`, an engine, or packed codes."""
-        if isinstance(collection, Sampled) and not hasattr(collection, "__array__"):
+        if _is_sampled(collection):
             origin, age = collection.age if isinstance(collection, Index) else (collection, time.monotonic())
             most = _CHANGED * len(collection) if isinstance(collection, Index) else _KEPT_S
             made, calibration = self._by_collection.get(origin, (0.0, None))
@@ -189,13 +179,18 @@ class Calibrations:
         return self._by_codes[key]
 
 
+def _is_sampled(collection: Any) -> bool:
+    """Whether a collection draws codes of its own: an `Index`, an engine."""
+    return isinstance(collection, Index) or (hasattr(collection, "sample") and not hasattr(collection, "__array__"))
+
+
 def sample_collection(collection: Any, n_bits: int) -> Codes | None:
     """At most 10 000 codes of a collection (packed codes, an `Index` or an engine), in random order."""
     return None if collection is None else _sample(collection, n_bits)
 
 
 def _sample(collection: Any, n_bits: int) -> Codes:
-    if isinstance(collection, Sampled) and not hasattr(collection, "__array__"):
+    if _is_sampled(collection):
         codes = check_codes(collection.sample(MOST_ROWS), n_bits, name="collection")
     else:
         codes = check_codes(collection, n_bits, name="collection")
@@ -204,20 +199,14 @@ def _sample(collection: Any, n_bits: int) -> Codes:
     return codes[np.random.default_rng(0).permutation(len(codes))]
 
 
-def nearness(codes: Codes, sample: Codes, among: bool = False) -> Floats:
+def nearness(codes: Codes, sample: _kernel.Sample, among: bool = False) -> Floats:
     """Mean Hamming distance of the nearest 1 % of a sample, at least three.
 
     The nearest one does not count: it may be the query itself, an item of the collection. Codes that are rows of the
     sample, `among` it, leave themselves out in addition: their own distance, 0, is the smallest.
     """
     n_near = min(len(sample) - among, 1 + max(3, round(_NEAREST * len(sample))))
-    last, mean = n_near + among, np.empty(len(codes))
-    skipped = int(among) + min(1, n_near - 1)
-    counts = np.empty((min(len(codes), _TOGETHER), len(sample)), np.uint16)
-    for start in range(0, len(codes), _TOGETHER):
-        some = codes[start : start + _TOGETHER]
-        part = counts[: len(some)]
-        _kernel.hamming(some, sample, part, 1)
-        part.partition(last - 1, axis=1)
-        mean[start : start + len(some)] = np.sort(part[:, :last])[:, skipped:].mean(axis=1, dtype=np.float64)
-    return mean
+    last, skipped = n_near + among, int(among) + min(1, n_near - 1)
+    sums = np.empty(len(codes), np.uint64)
+    sample.nearest_sums(codes, skipped, last, sums)
+    return sums / float(last - skipped)

@@ -19,6 +19,9 @@ constexpr std::size_t queries_per_scan = 4;
 // Steps whose look-ups are averaged by the 16-bit functions.
 constexpr std::size_t steps_per_group = 4;
 
+// Codes whose words lie side by side where `count` reads them.
+constexpr std::size_t codes_per_group = 8;
+
 // Where `sums16` has the sum of a row of a block.
 constexpr std::size_t place_of_sum(std::size_t lane) { return lane / 2 + lane % 2 * (lane_count / 2); }
 
@@ -107,6 +110,11 @@ struct Scanner {
     // Hamming distances of one query from codes, row by row.
     void (*hamming)(const std::uint8_t *query, const std::uint8_t *codes, std::size_t n_codes, std::size_t n_bytes,
                     std::uint16_t *out);
+    // The same from groups of codes as words, the words of the query first: eight counts per group.
+    void (*count)(const std::uint64_t *query, const std::uint64_t *groups, std::size_t n_groups, std::size_t n_words,
+                  std::uint16_t *out);
+    // How many of n numbers, a multiple of 64, are within a limit.
+    std::size_t (*count_within)(const std::uint16_t *numbers, std::size_t n, std::uint16_t limit);
     // Exact distances of 16 rows from their differences (n_bytes, 16): weights summed in float32 within each byte and then
     // over the bytes, in the caller's order.
     void (*distances)(const std::uint32_t *differences, const BitPlace *places, const float *weights, std::size_t n_bits,

@@ -96,6 +96,31 @@ inline void hamming(const std::uint8_t *query, const std::uint8_t *codes, std::s
     }
 }
 
+inline void count(const std::uint64_t *query, const std::uint64_t *groups, std::size_t n_groups, std::size_t n_words,
+                  std::uint16_t *out) {
+    for (std::size_t group = 0; group < n_groups; ++group, out += codes_per_group) {
+        std::uint64_t sums[codes_per_group] = {};
+        for (std::size_t word = 0; word < n_words; ++word, groups += codes_per_group)
+BITRANK_UNROLL(8)
+            for (std::size_t i = 0; i < codes_per_group; ++i)
+                sums[i] += static_cast<std::uint64_t>(__builtin_popcountll(query[word] ^ groups[i]));
+        for (std::size_t i = 0; i < codes_per_group; ++i) out[i] = static_cast<std::uint16_t>(sums[i]);
+    }
+}
+
+inline std::size_t count_within(const std::uint16_t *numbers, std::size_t n, std::uint16_t limit) {
+    std::size_t total = 0;
+    while (n) {
+        const std::size_t some = n < 32768 ? n : 32768;
+        std::uint16_t count = 0;
+        for (std::size_t i = 0; i < some; ++i) count = static_cast<std::uint16_t>(count + (numbers[i] <= limit));
+        total += count;
+        numbers += some;
+        n -= some;
+    }
+    return total;
+}
+
 // Floats: 16 sums; zero(), add_where(differences, mask, weight) and add(sums), store(p); the type Difference, and
 //         differences(lanes, query, out) of 16 bytes.
 template <typename Floats>
@@ -151,6 +176,8 @@ constexpr Scanner scanner_of() {
             .differences = differences<Floats>,
             .set_row = set_row<Floats>,
             .hamming = hamming,
+            .count = count,
+            .count_within = count_within,
             .distances = distances<Floats>};
 }
 

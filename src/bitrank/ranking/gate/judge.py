@@ -38,8 +38,13 @@ _FEWEST_TO_HALVE = 20  # least number of items per class where MAP is judged on 
 
 def mean_one(values: npt.NDArray[Any]) -> Floats:
     """Scale each row to a mean size of 1; rows of zeros become ones."""
-    mean = np.abs(values).mean(axis=-1, keepdims=True, dtype=np.float64)
-    return np.where(mean > 0, values / np.where(mean > 0, mean, 1.0), 1.0)
+    scaled: Floats = values.astype(np.float64)
+    mean = np.add.reduce(np.abs(scaled), axis=-1, keepdims=True) / max(1, values.shape[-1])
+    known = mean > 0
+    if not known.all():
+        scaled, mean = np.where(known, scaled, 1.0), np.where(known, mean, 1.0)
+    scaled /= mean
+    return scaled
 
 
 def standard_error(gains: Floats) -> float:

@@ -61,14 +61,14 @@ class Inputs(NamedTuple):
         bits = signs(queries.codes, n_bits)
         if not self.reals or queries.magnitudes is None:
             return bits
-        return (bits * mean_one(queries.magnitudes)).astype(np.float32)
+        return bits * mean_one(queries.magnitudes).astype(np.float32)
 
     def __call__(self, queries: QueryRows, features: Matrix | None, n_bits: int) -> Matrix:
         """φ, one row per query."""
         parts = [self.query(queries, n_bits)]
         if self.with_features and features is not None:
             parts.append(np.asarray((features - self.center) @ self.components, np.float32))
-        return np.hstack([*parts, np.ones((len(queries.codes), 1), np.float32)])
+        return np.concatenate([*parts, np.ones((len(queries.codes), 1), np.float32)], axis=1)
 
 
 BITS = Inputs(False, np.zeros(0, np.float32), np.zeros((0, 0), np.float32))
@@ -100,7 +100,8 @@ class Network(NamedTuple):
         """Vectors, one row per query."""
         outputs = self.linear(phi)
         if len(self.inner):
-            outputs += np.maximum(phi @ self.inner.T, 0) @ self.outer.T
+            hidden = phi @ self.inner.T
+            outputs += np.maximum(hidden, 0, out=hidden) @ self.outer.T
         return softmax(outputs) @ self.classes[:, :-1] if len(self.classes) else outputs
 
     def linear(self, phi: Matrix) -> Matrix:
@@ -109,14 +110,10 @@ class Network(NamedTuple):
         outputs: Matrix = direct + self.shift
         return outputs
 
-    def vectors(self, queries: QueryRows, features: Matrix | None) -> Matrix:
-        """Vectors of queries."""
-        return self(self.inputs(queries, features, self.n_bits))
-
-    def known(self, queries: QueryRows) -> Matrix:
+    def known(self, queries: QueryRows, phi: Matrix) -> Matrix:
         """Probability that a query belongs to the class that is likeliest by its own bits or reals."""
-        own = REALS(queries, None, self.n_bits)
-        known: Matrix = expit((own @ self.classes.T).max(axis=1))
+        own = phi[:, : self.n_bits] if self.inputs.reals else REALS.query(queries, self.n_bits)
+        known: Matrix = expit((own @ self.classes[:, :-1].T + self.classes[:, -1]).max(axis=1))
         return known
 
     def write(self, archive: Archive, name: str) -> None:
