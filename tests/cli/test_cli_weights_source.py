@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bitrank import Index, load_ranker
-from bitrank.cli.weights_source import read_weights
+from bitrank.cli.weights import read_weights
 from bitrank.core.codes import pack
 from bitrank.core.files import write_array
 from bitrank.ranking import AgreementRanker, WhRank
@@ -40,6 +40,7 @@ def test_version_on_a_service(loopback_service, monkeypatch):
     ("array", "message"),
     [
         (np.ones((2, 3)), "must hold one weight vector, got float64 of shape"),
+        (np.ones(0), "must hold one weight vector"),
         (np.array([1.0, -1.0]), "not negative"),
         (np.array(["a", "b"]), "must hold one weight vector"),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 
 from bitrank.cli.judgements import add_judged, read, read_pairs
 from bitrank.cli.output import add_json
-from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
+from bitrank.cli.weights import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.core.files import read_array
 
 if TYPE_CHECKING:

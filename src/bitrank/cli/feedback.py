@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bitrank.cli.output import add_json, print_facts
-from bitrank.cli.weights_source import TOKEN_NOTE, environment_token
+from bitrank.cli.weights import TOKEN_NOTE, environment_token
 from bitrank.clicks import read_log, write_log
 
 LOGS = "JSON lines: pages in the form of docs/feedback.md, or UBI queries and events"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitrank.cli.feedback import LOGS
 from bitrank.cli.output import add_json, print_facts
-from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
+from bitrank.cli.weights import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.core.files import check_output
 
 if TYPE_CHECKING:

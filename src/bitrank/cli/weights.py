@@ -1,22 +1,23 @@
-"""The commands `bitrank weights show|diff|export`."""
+"""The commands `bitrank weights show|diff|export`, and where commands read weights from."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bitrank.cli.output import add_json, print_facts
-from bitrank.cli.weights_source import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.core.checks import check_weights
-from bitrank.core.files import write_array
-
-Floats = npt.NDArray[np.float64]
+from bitrank.core.files import KINDS, read_array, write_array
+from bitrank.core.types import Weights
+from bitrank.index import Index
 
 BAR = 30  # characters in the longest bar
+SOURCES = "file (.npy, .csv, .json), ranker of one weight per bit, folder of an index, or URL of a version on a service"
+TOKEN_NOTE = "If the service requires a token, set the environment variable BITRANK_TOKEN."
 
 
 def add_parser(commands: Any) -> None:
@@ -45,7 +46,7 @@ def add_parser(commands: Any) -> None:
 
 def _show(arguments: argparse.Namespace) -> int:
     weights = read_weights(arguments.weights)
-    facts = summarize_weights(weights)._asdict()
+    facts = summarize_weights(weights)
     if arguments.json:
         print_facts({**facts, "weights": weights.tolist()}, as_json=True)
         return 0
@@ -58,17 +59,8 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    change = compare_weights(read_weights(arguments.before), read_weights(arguments.after))
-    facts = {
-        "n_bits": len(change.before),
-        "mean_change": change.mean_change,
-        "max_change": change.max_change,
-        "cosine": change.cosine,
-    }
-    bits = [
-        {"bit": bit, "before": float(change.before[bit]), "after": float(change.after[bit])}
-        for bit in change.order[: arguments.top].tolist()
-    ]
+    facts = compare_weights(read_weights(arguments.before), read_weights(arguments.after))
+    bits = facts.pop("bits")[: arguments.top]
     if arguments.json:
         print_facts({**facts, "bits": bits}, as_json=True)
         return 0
@@ -87,89 +79,77 @@ def _export(arguments: argparse.Namespace) -> int:
     return 0
 
 
-class WeightsSummary(NamedTuple):
-    """The spread of weights over the bits.
-
-    `effective_bits` is the number of equal weights that would be spread as widely: (Σw)² / Σw².
+def summarize_weights(weights: Weights) -> dict[str, Any]:
+    """Facts of a weight vector; `effective_bits` equal weights would be spread as widely: (Σw)² / Σw².
 
     Examples
     --------
-    >>> summarize_weights([3, 1]).effective_bits
-    1.6
+    >>> summarize_weights(np.float32([2, 2, 0, 0]))
+    {'n_bits': 4, 'min': 0.0, 'mean': 1.0, 'max': 2.0, 'n_zero': 2, 'effective_bits': 2.0}
     """
-
-    n_bits: int
-    min: float
-    mean: float
-    max: float
-    n_zero: int
-    effective_bits: float
+    values = weights.astype(np.float64)
+    facts = {name: float(getattr(values, name)()) for name in ("min", "mean", "max")}
+    squares = float(values @ values)
+    effective = float(values.sum()) ** 2 / squares if squares else 0.0
+    return {"n_bits": len(values), **facts, "n_zero": int((values == 0).sum()), "effective_bits": effective}
 
 
-class WeightsChange(NamedTuple):
-    """Two weight vectors scaled to mean 1, and the bits in order of their change, largest first.
+def compare_weights(before: Weights, after: Weights) -> dict[str, Any]:
+    """Facts of two weight vectors, both scaled to mean 1: rankings do not depend on it; the bits changed most first.
 
     Examples
     --------
-    >>> compare_weights([1, 1], [3, 1]).max_change
-    0.5
-    """
-
-    mean_change: float
-    max_change: float
-    cosine: float
-    before: Floats
-    after: Floats
-    order: npt.NDArray[np.int64]
-
-
-def summarize_weights(weights: npt.ArrayLike) -> WeightsSummary:
-    """Summarize the spread of a weight vector.
-
-    Examples
-    --------
-    >>> summarize_weights([2, 2, 0, 0])
-    WeightsSummary(n_bits=4, min=0.0, mean=1.0, max=2.0, n_zero=2, effective_bits=2.0)
-    """
-    values = _one_vector(weights)
-    total, squares = float(values.sum()), float(np.square(values).sum())
-    return WeightsSummary(
-        n_bits=len(values),
-        min=float(values.min()),
-        mean=total / len(values),
-        max=float(values.max()),
-        n_zero=int((values == 0).sum()),
-        effective_bits=total**2 / squares if squares else 0.0,
-    )
-
-
-def compare_weights(before: npt.ArrayLike, after: npt.ArrayLike) -> WeightsChange:
-    """Compare two weight vectors at one scale: rankings do not depend on it.
-
-    Examples
-    --------
-    >>> change = compare_weights([1, 1, 1, 1], [4, 2, 2, 0])
-    >>> change.after, change.order
-    (array([2., 1., 1., 0.]), array([0, 3, 1, 2]))
+    >>> compare_weights(np.float32([1, 1, 1, 1]), np.float32([4, 2, 2, 0]))["bits"][0]
+    {'bit': 0, 'before': 1.0, 'after': 2.0}
     """
     from bitrank.ranking.gate.judge import mean_one  # slow to import
 
-    first, second = mean_one(_one_vector(before)), mean_one(_one_vector(after))
+    first, second = mean_one(before.astype(np.float64)), mean_one(after.astype(np.float64))
     if len(first) != len(second):
         raise ValueError(f"both weight vectors must have the same number of bits, got {len(first)} and {len(second)}")
     change = np.abs(second - first)
-    return WeightsChange(
-        mean_change=float(change.mean()),
-        max_change=float(change.max()),
-        cosine=float(first @ second / (np.linalg.norm(first) * np.linalg.norm(second))),
-        before=first,
-        after=second,
-        order=np.argsort(-change, kind="stable"),
-    )
+    order = np.argsort(-change, kind="stable").tolist()
+    return {
+        "n_bits": len(first),
+        "mean_change": float(change.mean()),
+        "max_change": float(change.max()),
+        "cosine": float(first @ second / (np.linalg.norm(first) * np.linalg.norm(second))),
+        "bits": [{"bit": bit, "before": float(first[bit]), "after": float(second[bit])} for bit in order],
+    }
 
 
-def _one_vector(weights: npt.ArrayLike) -> Floats:
-    values = check_weights(weights)
-    if values.ndim != 1 or len(values) == 0:
-        raise ValueError(f"weights must be one vector, got shape {values.shape}")
-    return values.astype(np.float64)
+def environment_token() -> str | None:
+    """Return the token for a running service, from the environment."""
+    return os.environ.get("BITRANK_TOKEN")
+
+
+def read_weights(source: str) -> Weights:
+    """Read one weight vector from one of the sources; a service is sent the token in BITRANK_TOKEN.
+
+    Examples
+    --------
+    >>> from bitrank.core.codes import pack
+    >>> Index(pack([[1, 0], [0, 1]]), n_bits=2, weights=[3, 1]).save("codes.index")
+    >>> read_weights("codes.index")
+    array([3., 1.], dtype=float32)
+    """
+    if source.startswith(("http://", "https://")):
+        from bitrank.service.client import version_weights
+
+        weights = np.asarray(version_weights(source, environment_token()))
+    elif Path(source).is_dir():
+        index = Index.load(source)
+        weights = np.ones(index.n_bits) if index.weights is None else index.weights
+    elif Path(source).suffix in KINDS:
+        weights = read_array(source)
+    else:
+        from bitrank.ranking import load_ranker  # slow to import
+
+        ranker = load_ranker(source)
+        known = ranker.one_weight_per_bit()
+        if known is None:
+            raise ValueError(f"{source} must hold one weight per bit, got a {type(ranker).__name__}")
+        weights = known
+    if weights.ndim != 1 or not len(weights) or weights.dtype.kind not in "biuf":
+        raise ValueError(f"{source} must hold one weight vector, got {weights.dtype} of shape {weights.shape}")
+    return check_weights(weights)
