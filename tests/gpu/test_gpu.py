@@ -138,10 +138,10 @@ def test_filter_and_removal_equal_the_cpu_index(gpu, case, share, as_mask):
 def test_streamed_chunks_equal_the_cpu_index(gpu, case, share):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "MERGED_BYTES", 1 << 14)
-        patch.setattr("bitrank.gpu.store.STREAMED_BYTES", 1 << 13)
+        patch.setattr("bitrank.gpu.index.STREAMED_BYTES", 1 << 13)
         memory = int(share * case["n"] * case["n_bits"] / 8)
         _, cpu, index, ids, queries, weights = build(gpu, case, memory=memory, overflow="stream")
-        assert case["n"] < 10 or any(chunk.streamed for chunk in index._store.chunks)
+        assert case["n"] < 10 or any(chunk.streamed for chunk in index._chunks)
         expected = cpu.search(queries, case["k"], weights)
         assert_equal(index.search(queries, case["k"], weights), expected)
         for one in (cpu, index):
@@ -179,7 +179,7 @@ def test_any_sequence_of_writes(gpu, seed):
         np.testing.assert_array_equal(index.sample(50), cpu.sample(50))
         queries = random_codes(rng, 2, n_bits, False)
         assert_equal(index.search(queries, 9), cpu.search(queries, 9))
-    assert len(index._store.chunks) <= 12
+    assert len(index._chunks) <= 12
 
 
 def test_hits_beyond_the_capacity_lower_the_limit(gpu, monkeypatch):
@@ -227,8 +227,8 @@ def test_a_saved_index_and_its_weights(gpu, tmp_path):
     parts.remove(np.arange(0, 500, 3))
     whole = gpu.Index.from_index(parts)
     np.testing.assert_array_equal(whole.codes(parts.ids), parts.codes(parts.ids))
-    assert index._store.chunks[0].ids is not None
-    assert gpu.Index.from_index(Index(codes, n_bits=98))._store.chunks[0].ids is None
+    assert index._chunks[0].ids is not None
+    assert gpu.Index.from_index(Index(codes, n_bits=98))._chunks[0].ids is None
 
 
 def test_queries_reals_and_weights_of_the_index(gpu):
@@ -249,7 +249,7 @@ def test_codes_on_the_device_are_held_as_they_are(gpu):
     codes = random_codes(rng, 3000, 64, False)
     array = gpu.array(codes)
     index = gpu.Index(array)
-    assert index._store.chunks[0].codes is array or index._store.chunks[0].codes.data.ptr == array.data.ptr
+    assert index._chunks[0].codes is array or index._chunks[0].codes.data.ptr == array.data.ptr
     assert_equal(index.search(codes[:70], 10), Index(codes).search(codes[:70], 10))
     index.add(gpu.array(random_codes(rng, 2000, 64, False)), ids=rng.permutation(2000) + 5000)
     assert len(index) == 5000
