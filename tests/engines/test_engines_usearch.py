@@ -43,7 +43,7 @@ def test_weights_on_an_index_that_is_there(scan, least):
 
 def test_an_exact_search_is_refused():
     with pytest.raises(ValueError, match='must be "rerank" for USearch'):
-        USearchEngine(mine()).search(QUERIES, 10)
+        USearchEngine(mine()).search(QUERIES, 10, method="exact")
 
 
 def test_a_file_holds_what_was_added(tmp_path):

@@ -9,13 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bitrank.core.checks import check_ids
 from bitrank.core.lazy import import_extra
 from bitrank.core.progress import progress
 from bitrank.core.types import Codes, Ids, n_bytes
-from bitrank.engines.contract import check_add
 from bitrank.engines.sql import NOTE, SqlEngine, TableEngine, noted
 from bitrank.engines.stages import Fetched
 
@@ -68,14 +65,13 @@ class ClickHouseEngine(TableEngine, SqlEngine):
         with self._connection_errors():
             self._client = driver.get_client(dsn=url, **options)
 
-    def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add codes, or replace them: into a temporary table, whose rows are then attached in one step."""
+    def _add(self, codes: Codes, ids: Ids) -> None:
+        """Add codes to a temporary table, whose rows are then attached in one step."""
         n_bits = self._writable()
-        codes, checked = check_add(codes, ids, n_bits)
-        if not len(checked):
+        if not len(ids):
             return
-        rows = np.empty(len(checked), _record(n_bits))
-        rows["id"], rows["code"] = checked, codes
+        rows = np.empty(len(ids), _record(n_bits))
+        rows["id"], rows["code"] = ids, codes
         beside = _quote(f"{self._name}_adding_{uuid.uuid4().hex}")
         self._command(f"CREATE TABLE {beside} {_definition(n_bits)}")
         try:
@@ -88,21 +84,18 @@ class ClickHouseEngine(TableEngine, SqlEngine):
             with contextlib.suppress(ConnectionError):
                 self._command(f"DROP TABLE IF EXISTS {beside}")
 
-    def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove the ids that exist."""
+    def _remove(self, ids: Ids) -> None:
         self._writable()
-        checked = check_ids(ids)
-        for start in range(0, len(checked), BATCH):
-            listed = ",".join(map(str, checked[start : start + BATCH].tolist()))
+        for start in range(0, len(ids), BATCH):
+            listed = ",".join(map(str, ids[start : start + BATCH].tolist()))
             self._command(f"DELETE FROM {self._table} WHERE id IN ({listed})")
 
-    def optimize(self) -> None:
+    def _optimize(self) -> None:
         """Merge all parts into one, without replaced and removed rows."""
         self._writable()
         self._command(f"OPTIMIZE TABLE {self._table} FINAL")
 
-    def count(self) -> int:
-        """Number of codes."""
+    def _count(self) -> int:
         return int(self._command(f"SELECT count() FROM {self._source()}"))
 
     def close(self) -> None:
@@ -124,7 +117,8 @@ class ClickHouseEngine(TableEngine, SqlEngine):
 
     def _source(self) -> str:
         """The table to select from; FINAL leaves one row per id where a table may hold several."""
-        _, engine = self.n_bits, self._table_engine
+        self._check_table()
+        engine = self._table_engine
         return f"{self._table} FINAL" if "Replacing" in engine or engine == "Distributed" else self._table
 
     def _writable(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,21 +53,25 @@ class Engine(ABC):
     def create(self, n_bits: int) -> None:
         """Create the table; keep an existing one of the same shape, and refuse another shape with a ValueError."""
 
-    @abstractmethod
     def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
         """Add packed codes with their ids, all or none; replace the codes of ids that exist."""
+        checked = check_codes(codes, self.n_bits)
+        self._add(checked, check_ids(ids, len(checked)))
 
-    @abstractmethod
     def remove(self, ids: npt.ArrayLike) -> None:
         """Remove ids; skip those that do not exist."""
+        self._check_table()
+        self._remove(check_ids(ids))
 
-    @abstractmethod
     def optimize(self) -> None:
         """Build what makes searches fast, once many codes were added; search works without it."""
+        self._check_table()
+        self._optimize()
 
-    @abstractmethod
     def count(self) -> int:
         """Number of codes."""
+        self._check_table()
+        return self._count()
 
     def __len__(self) -> int:
         return self.count()
@@ -133,6 +137,25 @@ class Engine(ABC):
         stored, codes = self._lookup(unique)
         order = np.argsort(stored)
         return stored[order], np.ascontiguousarray(codes[order])
+
+    def _check_table(self) -> None:
+        """Refuse to work without a table."""
+        _ = self.n_bits
+
+    @abstractmethod
+    def _add(self, codes: Codes, ids: Ids) -> None:
+        """Add or replace codes that were checked."""
+
+    @abstractmethod
+    def _remove(self, ids: Ids) -> None:
+        """Remove those of some ids that exist."""
+
+    def _optimize(self) -> None:  # noqa: B027
+        """Build an index, where the engine has any."""
+
+    @abstractmethod
+    def _count(self) -> int:
+        """Count the codes."""
 
     @abstractmethod
     def _ids(self) -> Ids:
@@ -217,12 +240,6 @@ class Engine(ABC):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def check_add(codes: Any, ids: npt.ArrayLike, n_bits: int) -> tuple[Codes, Ids]:
-    """Codes and ids to add: one id per code, ids unique and not negative."""
-    checked = check_codes(codes, n_bits)
-    return checked, check_ids(ids, len(checked))
 
 
 def check_created(n_bits: int) -> int:

@@ -8,13 +8,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
-import numpy.typing as npt
 
 from bitrank.core.arrays import binary_of
-from bitrank.core.checks import check_ids
 from bitrank.core.lazy import import_extra
 from bitrank.core.types import Codes, Ids, Weights, n_bytes
-from bitrank.engines.contract import check_add
 from bitrank.engines.planes import quoted
 from bitrank.engines.sql import NOTE, SqlEngine, TableEngine, noted
 from bitrank.engines.stages import Fetched
@@ -55,10 +52,8 @@ class DuckDBEngine(TableEngine, SqlEngine):
         except duckdb.IOException as error:
             raise ConnectionError(f"DuckDB cannot open {Path(unquote(parts.path))}: {error}") from error
 
-    def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add codes, or replace them, in one transaction."""
-        codes, checked = check_add(codes, ids, self.n_bits)
-        rows = self._arrow.table({"id": checked, "code": binary_of(codes)})
+    def _add(self, codes: Codes, ids: Ids) -> None:
+        rows = self._arrow.table({"id": ids, "code": binary_of(codes)})
         with self._lock:
             self._connection.register("bitrank_new", rows)
             try:
@@ -67,20 +62,11 @@ class DuckDBEngine(TableEngine, SqlEngine):
             finally:
                 self._connection.unregister("bitrank_new")
 
-    def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove the ids that exist."""
-        _, checked = self.n_bits, check_ids(ids)
+    def _remove(self, ids: Ids) -> None:
         with self._lock:
-            delete = f"DELETE FROM {self._table} WHERE id IN (SELECT unnest(?::BIGINT[]))"
-            self._run(delete, [checked.tolist()])
+            self._run(f"DELETE FROM {self._table} WHERE id IN (SELECT unnest(?::BIGINT[]))", [ids.tolist()])
 
-    def optimize(self) -> None:
-        """Do nothing: DuckDB scans the codes."""
-        _ = self.n_bits
-
-    def count(self) -> int:
-        """Number of codes."""
-        _ = self.n_bits
+    def _count(self) -> int:
         with self._lock:
             return int(self._run(f"SELECT count(*) FROM {self._table}")[0][0])
 

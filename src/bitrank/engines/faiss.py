@@ -18,7 +18,6 @@ from bitrank.core.checks import check_codes, check_weights
 from bitrank.core.codes import signs
 from bitrank.core.lazy import import_extra
 from bitrank.core.types import Codes, Ids, Weights, n_bytes
-from bitrank.engines.contract import check_add
 from bitrank.engines.local import LocalEngine
 from bitrank.engines.stages import Fetched
 
@@ -126,25 +125,23 @@ class FaissEngine(LocalEngine):
         self._pq: tuple[Any, Ids] | None = None
         super().__init__(source, n_bits)
 
-    def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add codes, or replace them; an index without ids takes only ids that follow its last row."""
+    def _add(self, codes: Codes, ids: Ids) -> None:
+        """Add codes; an index without ids takes only ids that follow its last row."""
         inner, row_ids = self._inner()
-        codes, checked = check_add(codes, ids, self._n_bits)
         if isinstance(inner, self._faiss.IndexBinaryIVF):
-            self._downcast().remove_ids(checked)
+            self._downcast().remove_ids(ids)
         elif row_ids is None:
-            if not np.array_equal(checked, np.arange(inner.ntotal, inner.ntotal + len(checked))):
+            if not np.array_equal(ids, np.arange(inner.ntotal, inner.ntotal + len(ids))):
                 raise ValueError(f"ids of an index without an IDMap must continue from {inner.ntotal}, got others")
             inner.add(codes)
             self._save()
             return
-        elif np.isin(checked, row_ids).any():
-            self._remove(checked)
-        self._downcast().add_with_ids(codes, checked)
+        elif np.isin(ids, row_ids).any():
+            self._drop(ids)
+        self._downcast().add_with_ids(codes, ids)
         self._save()
 
-    def count(self) -> int:
-        """Number of codes."""
+    def _count(self) -> int:
         return int(self._open().ntotal)
 
     def close(self) -> None:
@@ -255,7 +252,7 @@ class FaissEngine(LocalEngine):
         self._pq = None
         super()._save()
 
-    def _remove(self, ids: Ids) -> None:
+    def _drop(self, ids: Ids) -> None:
         inner, row_ids = self._inner()
         if row_ids is None and not isinstance(inner, self._faiss.IndexBinaryIVF):
             raise ValueError("rows of an index without an IDMap cannot be removed: the others would change their ids")

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-import numpy.typing as npt
-
-from bitrank.core.checks import check_ids
 from bitrank.core.files import replacing
 from bitrank.core.types import Ids, n_bytes
 from bitrank.engines.contract import Engine, check_created, check_same_width
@@ -50,15 +47,9 @@ class LocalEngine(Engine):
             self._use(self._new(8 * n_bytes(n_bits)), n_bits)
             self._save()
 
-    def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove the ids that exist."""
-        self._open()
-        self._remove(check_ids(ids))
+    def _remove(self, ids: Ids) -> None:
+        self._drop(ids)
         self._save()
-
-    def optimize(self) -> None:
-        """Do nothing: the kind of index was chosen when it was made."""
-        self._open()
 
     def close(self) -> None:
         """Let go of the index."""
@@ -98,5 +89,5 @@ class LocalEngine(Engine):
         """Write the index to a file."""
 
     @abstractmethod
-    def _remove(self, ids: Ids) -> None:
+    def _drop(self, ids: Ids) -> None:
         """Remove the ids that exist from the index object."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy.typing as npt
-
-from bitrank.core.checks import check_ids
 from bitrank.core.types import Codes, Ids, Queries, Results
-from bitrank.engines.contract import Engine, check_add, check_created
+from bitrank.engines.contract import Engine, check_created
 from bitrank.engines.stages import Fetched
 from bitrank.index import Index
 
@@ -33,25 +30,20 @@ class MemoryEngine(Engine):
         elif self._index.n_bits != n_bits:
             raise ValueError(f"{self._name!r} must hold codes of {n_bits} bits, got one of {self._index.n_bits}")
 
-    def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add codes, or replace them."""
+    def _add(self, codes: Codes, ids: Ids) -> None:
         index = self._open()
-        codes, checked = check_add(codes, ids, index.n_bits)
-        known = index.holds(checked)
-        index.update(checked[known], codes[known])
-        index.add(codes[~known], checked[~known])
+        known = index.holds(ids)
+        index.update(ids[known], codes[known])
+        index.add(codes[~known], ids[~known])
 
-    def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove the ids that exist."""
-        index, checked = self._open(), check_ids(ids)
-        index.remove(checked[index.holds(checked)])
+    def _remove(self, ids: Ids) -> None:
+        index = self._open()
+        index.remove(ids[index.holds(ids)])
 
-    def optimize(self) -> None:
-        """Sort the rows."""
+    def _optimize(self) -> None:
         self._open().optimize()
 
-    def count(self) -> int:
-        """Number of codes."""
+    def _count(self) -> int:
         return len(self._open())
 
     def close(self) -> None:

@@ -12,13 +12,10 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import numpy as np
-import numpy.typing as npt
 
-from bitrank.core.checks import check_ids
 from bitrank.core.lazy import import_extra
 from bitrank.core.progress import progress
 from bitrank.core.types import Codes, Ids, n_bytes
-from bitrank.engines.contract import check_add
 from bitrank.engines.sql import NOTE, TableEngine, noted
 from bitrank.engines.stages import Fetched
 
@@ -99,34 +96,28 @@ class MilvusEngine(TableEngine):
                 grpc_options=GRPC_OPTIONS,
             )
 
-    def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add codes, or replace them."""
-        codes, checked = check_add(codes, ids, self.n_bits)
-        if checked.max(initial=0) > MAX_ID:
-            raise ValueError(f"ids for Milvus must be up to 2**63 - 2, got {checked.max()}")
+    def _add(self, codes: Codes, ids: Ids) -> None:
+        if ids.max(initial=0) > MAX_ID:
+            raise ValueError(f"ids for Milvus must be up to 2**63 - 2, got {ids.max()}")
         most = MESSAGE_BYTES // (codes.shape[1] + 8)
-        if len(checked) > most:
-            raise ValueError(f"Milvus takes up to {most} codes of this length at once, got {len(checked)}: add parts")
+        if len(ids) > most:
+            raise ValueError(f"Milvus takes up to {most} codes of this length at once, got {len(ids)}: add parts")
         rows = []
-        for start in progress(range(0, len(checked), BATCH), label="packing"):
-            part = zip(checked[start : start + BATCH].tolist(), codes[start : start + BATCH], strict=True)
+        for start in progress(range(0, len(ids), BATCH), label="packing"):
+            part = zip(ids[start : start + BATCH].tolist(), codes[start : start + BATCH], strict=True)
             rows += [{"id": number, "code": code.tobytes()} for number, code in part]
         if rows:
             with self._connection_errors():
                 self._client.upsert(self._name, rows, timeout=self._timeout)
 
-    def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove the ids that exist."""
-        _ = self.n_bits
-        checked = check_ids(ids)
-        for start in range(0, len(checked), MAX_CANDIDATES):
+    def _remove(self, ids: Ids) -> None:
+        for start in range(0, len(ids), MAX_CANDIDATES):
             with self._connection_errors():
-                part = checked[start : start + MAX_CANDIDATES].tolist()
+                part = ids[start : start + MAX_CANDIDATES].tolist()
                 self._client.delete(self._name, ids=part, timeout=self._timeout)
 
-    def optimize(self) -> None:
+    def _optimize(self) -> None:
         """Flush added codes to segments, and build the index."""
-        _ = self.n_bits
         with self._connection_errors():
             self._client.flush(self._name, timeout=self._timeout)
             built = self._client.describe_index(self._name, "code", timeout=self._timeout)
@@ -136,9 +127,7 @@ class MilvusEngine(TableEngine):
                 self._client.create_index(self._name, self._index_params(self._index), timeout=self._timeout)
                 self._client.load_collection(self._name, timeout=self._timeout)
 
-    def count(self) -> int:
-        """Number of codes."""
-        _ = self.n_bits
+    def _count(self) -> int:
         return int(self._read("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
 
     def close(self) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.checks import check_count, check_ids, check_parts, check_queries, is_in_parts
+from bitrank.core.checks import check_count, check_parts, check_queries, is_in_parts
 from bitrank.core.lazy import import_extra
 from bitrank.core.progress import progress
 from bitrank.core.types import Codes, Ids, Method, Queries, Results, Weights, n_bytes
-from bitrank.engines.contract import check_add, check_created
+from bitrank.engines.contract import check_created
 from bitrank.engines.planes import DIALECTS, quoted
 from bitrank.engines.sql import SqlEngine
 from bitrank.engines.stages import Fetched, rerank
@@ -129,19 +129,15 @@ class PostgresEngine(SqlEngine):
 
         self._run(work)
 
-    def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add codes, or replace them, in one transaction."""
-
+    def _add(self, codes: Codes, ids: Ids) -> None:
         def work(connection: Connection[Any]) -> None:
-            table = self._look(connection)
-            checked, numbers = check_add(codes, ids, table.n_bits)
-            names, parts, _ = self._columns(table)
+            names, parts, _ = self._columns(self._look(connection))
             columns = ", ".join(f"{name} bit({bits})" for name, bits in zip(names, parts, strict=True))
             connection.execute(f"CREATE TEMP TABLE bitrank_new (id bigint, {columns}) ON COMMIT DROP")
             with connection.cursor().copy("COPY pg_temp.bitrank_new FROM STDIN (FORMAT BINARY)") as copy:
                 copy.write(HEADER)
-                for start in progress(range(0, len(numbers), CHUNK), label="adding codes"):
-                    copy.write(_rows(checked[start : start + CHUNK], numbers[start : start + CHUNK], parts))
+                for start in progress(range(0, len(ids), CHUNK), label="adding codes"):
+                    copy.write(_rows(codes[start : start + CHUNK], ids[start : start + CHUNK], parts))
                 copy.write(TRAILER)
             into, old, new = (", ".join(before + name for name in names) for before in ("", "old.", "excluded."))
             connection.execute(
@@ -155,17 +151,12 @@ class PostgresEngine(SqlEngine):
         except self._psycopg.errors.InvalidColumnReference:
             raise ValueError(f"to add codes, {self._id} of {self._table} must have a unique index") from None
 
-    def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove the ids that exist."""
-        numbers = ",".join(map(str, check_ids(ids)))
+    def _remove(self, ids: Ids) -> None:
+        numbers = ",".join(map(str, ids))
+        delete = f"DELETE FROM {self._table} WHERE {self._id} = ANY('{{{numbers}}}'::bigint[])"
+        self._run(lambda connection: connection.execute(delete))
 
-        def work(connection: Connection[Any]) -> None:
-            self._look(connection)
-            connection.execute(f"DELETE FROM {self._table} WHERE {self._id} = ANY('{{{numbers}}}'::bigint[])")
-
-        self._run(work)
-
-    def optimize(self) -> None:
+    def _optimize(self) -> None:
         """Build the graph (HNSW) that finds candidates without a scan, and may miss some."""
 
         def work(connection: Connection[Any]) -> None:
@@ -176,9 +167,7 @@ class PostgresEngine(SqlEngine):
 
         self._run(work)
 
-    def count(self) -> int:
-        """Number of codes."""
-
+    def _count(self) -> int:
         def work(connection: Connection[Any]) -> int:
             _, _, present = self._columns(self._look(connection))
             row = connection.execute(f"SELECT count(*) FROM {self._table} WHERE {present}").fetchone()

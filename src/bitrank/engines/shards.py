@@ -9,10 +9,9 @@ from typing import Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.core.checks import check_ids
 from bitrank.core.codes import merge
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Results, n_bytes
-from bitrank.engines.contract import Engine, check_add, check_created
+from bitrank.engines.contract import Engine, check_created
 from bitrank.engines.stages import Fetched
 
 T = TypeVar("T")
@@ -78,19 +77,14 @@ class Shards(Engine):
         n_bits = check_created(n_bits)
         self._all(lambda number: self._shards[number].create(n_bits))
 
-    def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add codes, or replace them, each in the shard of its id."""
-        codes, checked = check_add(codes, ids, self.n_bits)
-        place = checked % len(self._shards)
-        self._all(lambda number: self._shards[number].add(codes[place == number], checked[place == number]))
+    def _add(self, codes: Codes, ids: Ids) -> None:
+        place = ids % len(self._shards)
+        self._all(lambda number: self._shards[number].add(codes[place == number], ids[place == number]))
 
-    def remove(self, ids: npt.ArrayLike) -> None:
-        """Remove the ids that exist."""
-        checked = check_ids(ids)
-        self._all(lambda number: self._shards[number].remove(checked[checked % len(self._shards) == number]))
+    def _remove(self, ids: Ids) -> None:
+        self._all(lambda number: self._shards[number].remove(ids[ids % len(self._shards) == number]))
 
-    def optimize(self) -> None:
-        """Build what makes searches fast, in every shard."""
+    def _optimize(self) -> None:
         self._all(lambda number: self._shards[number].optimize())
 
     def _search(
@@ -108,8 +102,7 @@ class Shards(Engine):
         partial.missing = tuple(repr(self._shards[number]) for number in lost)
         return partial
 
-    def count(self) -> int:
-        """Number of codes in all shards."""
+    def _count(self) -> int:
         return sum(self._all(lambda number: self._shards[number].count()))
 
     def _ids(self) -> Ids:

@@ -12,12 +12,10 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
-import numpy.typing as npt
 
 from bitrank.core.lazy import import_extra
 from bitrank.core.progress import progress
 from bitrank.core.types import Codes, Ids, n_bytes
-from bitrank.engines.contract import check_add
 from bitrank.engines.local import LocalEngine
 from bitrank.engines.stages import Fetched
 
@@ -59,18 +57,14 @@ class USearchEngine(LocalEngine):
         self._compares_all = scan or address_scans
         super().__init__(source, n_bits)
 
-    def add(self, codes: Codes, ids: npt.ArrayLike) -> None:
-        """Add codes, or replace them."""
-        index = self._open()
-        codes, checked = check_add(codes, ids, self._n_bits)
-        if len(checked):
-            self._remove(checked)
-            for start in progress(range(0, len(checked), BATCH), label="adding codes"):
-                index.add(checked[start : start + BATCH], codes[start : start + BATCH])
+    def _add(self, codes: Codes, ids: Ids) -> None:
+        if len(ids):
+            self._drop(ids)
+            for start in progress(range(0, len(ids), BATCH), label="adding codes"):
+                self._index.add(ids[start : start + BATCH], codes[start : start + BATCH])
             self._save()
 
-    def count(self) -> int:
-        """Number of codes."""
+    def _count(self) -> int:
         return len(self._open())
 
     def _fetch(self, codes: Codes, n: int) -> Iterator[Fetched]:
@@ -112,7 +106,7 @@ class USearchEngine(LocalEngine):
     def _write(self, path: str) -> None:
         self._open().save(path)
 
-    def _remove(self, ids: Ids) -> None:
+    def _drop(self, ids: Ids) -> None:
         stored = ids[self._open().contains(ids)] if len(ids) else ids
         if len(stored):
             self._open().remove(stored)
