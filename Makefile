@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*.?pp src/kernel/*/*.?pp)
 
-.PHONY: demo test test-all test-processors test-core test-integrations test-mteb browser test-lowest test-milvus test-neon test-gpu check docs wheel cross coverage sanitize bench \
+.PHONY: demo test test-all test-processors test-core test-integrations test-mteb browser test-lowest test-milvus test-hostile test-neon test-gpu check docs wheel cross coverage sanitize bench \
   bench-learning bench-evidence bench-noise bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
@@ -41,6 +41,10 @@ test-lowest:
 	test -d $(VENV)-lowest || $(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" $(LOWEST)
 	$(VENV)-lowest/bin/python -m pytest -n auto --dist loadfile
+
+# Poisoning of a service over HTTP by several strategies, three seeds; up to ten minutes.
+test-hostile: $(VENV)/test.installed
+	BITRANK_TEST_HOSTILE=3 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto tests/service/test_hostile.py
 
 # The tests of Milvus, on demand: its real server, in a network namespace of its own, since it listens on every address;
 # what is left of it ends with the job. Needs root, or a kernel that lets users make namespaces.
@@ -180,8 +184,9 @@ bench-noise: $(VENV)/test.installed
 bench-times: $(VENV)/test.installed
 	$(BIN)/python benchmarks/learning_times.py
 
+# An hour and a half on one core; WORKERS=16 uses as many. A run that was stopped goes on; see the script.
 bench-clicks: $(VENV)/test.installed
-	$(BIN)/python benchmarks/clicks.py
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/clicks.py --workers $(or $(WORKERS),1)
 
 # Three minutes on loopback: 1 M codes, 32 connections.
 bench-service: $(VENV)/test.installed

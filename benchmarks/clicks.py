@@ -1,13 +1,16 @@
 """Learning from clicks of simulated users on the embedded digits, each figure beside its bar.
 
 `python benchmarks/clicks.py [users] [poisoning] [flood] [near] [promotion] [adaptive] [new] [alarm]` runs these parts,
-or all, and writes one section per part to benchmarks/results/clicks.json. `users`: honest clicks, and 30 % or 100 % of
-the pages clicked at random. `poisoning`: a fifth of the clients are vandals, one strategy at a time, for 2000 pages;
-1000 honest pages follow. `flood`: one client sends 99 of 100 pages. `near`: a fifth of the clients click near items of
-other classes, 16 of 20 places explore. `promotion`: a tenth of the clients promote one item for one query; 400 honest
-pages follow. `adaptive`: strategies written with the defence at hand, by 1, 3, 10, 20 and 30 % of the clients.
-`new`: a class that arrives after learning. `alarm`: versions of an operator, bad and good, twenty seeds, until the gate
-replaces them, and good ones for at least 1000 pages; a summary counts the alarms.
+or all, and writes one section per part to benchmarks/results/clicks.json. `--workers N` uses N processes. What is
+measured is kept in build/clicks.json: a run that was stopped goes on there; without the file, all is measured anew.
+
+`users`: honest clicks, and 30 % or 100 % of the pages clicked at random. `poisoning`: a fifth of the clients are
+vandals, one strategy at a time, for 2000 pages; 1000 honest pages follow. `flood`: one client sends 99 of 100 pages.
+`near`: a fifth of the clients click near items of other classes, 16 of 20 places explore. `promotion`: a tenth of the
+clients promote one item for one query; 400 honest pages follow. `adaptive`: strategies written with the defence at
+hand, by 1, 3, 10, 20 and 30 % of the clients. `new`: a class that arrives after learning. `alarm`: versions of an
+operator, bad and good, twenty seeds, until the gate replaces them, and good ones for at least 1000 pages; a summary
+counts the alarms.
 
 The collection is 5000 digits as ITQ codes of 64 bits, each of which may be a user's query. MAP and P@10 are measured
 with 2000 other digits as queries, which users never see, in expectation over ties. Pages are ranked by the active
@@ -15,10 +18,13 @@ version, one in twenty by Hamming distance, and every version that was ever acti
 """
 
 import argparse
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import RESULTS, Figure, Report, parse_parts
+from report import RESULTS, Figure, Report, parse_parts, read_results, write_results
 from threadpoolctl import threadpool_limits
 from vandals import ADAPTIVE, ATTACKS, NearWrong, Promotion
 
@@ -30,7 +36,8 @@ from bitrank.core.codes import distances, unpack
 from bitrank.core.metrics import average_precision, precision_at
 from bitrank.datasets import digits
 
-AT_RANDOM = (0.0, 0.3, 1.0)
+UNITS = Path(__file__).parents[1] / "build" / "clicks.json"
+Rows = dict[str, dict[str, Any]]
 N_CLIENTS, VANDALS = 100, 0.2
 CANARY_SHARE = 0.05
 GAINS = {1000: (0.045, 0.010), 3000: (0.09, 0.025)}
@@ -95,169 +102,161 @@ class Service:
         self.gains.append(self.data.gain(ranker))
 
 
-def users(report: Report, seeds: range) -> None:
-    """Learn from honest clicks and from clicks at random."""
-    for seed in seeds:
-        data = Digits(seed)
-        for at_random in AT_RANDOM:
-            people = SimulatedUsers(data.codes, data.y, at_random=at_random, n_clients=N_CLIENTS, random_state=seed)
-            service = Service(data, seed)
-            for number in range(1, max(GAINS) + 1):
-                service.answer(people)
-                if number in GAINS:
-                    bars = (LOSS, LOSS) if at_random else GAINS[number]
-                    least = np.min(service.gains, axis=0)
-                    report.add(
-                        f"{at_random:.0%} at random, {number} pages, seed {seed}",
-                        hamming_map=data.hamming[0],
-                        hamming_p10=data.hamming[1],
-                        map_gain=Figure(service.gains[-1][0], least=bars[0]),
-                        p10_gain=Figure(service.gains[-1][1], least=bars[1]),
-                        least_map_gain=Figure(least[0], least=LOSS),
-                        least_p10_gain=Figure(least[1], least=LOSS),
-                        activations=len(service.gains) - 1,
-                        first_activation=service.first,
-                        alarms=service.n_alarms,
-                    )
+def users(seed: int, share: str) -> Rows:
+    """Learn from honest clicks, or from pages of which a share is clicked at random."""
+    data = Digits(seed)
+    at_random = float(share.partition("%")[0]) / 100
+    people = SimulatedUsers(data.codes, data.y, at_random=at_random, n_clients=N_CLIENTS, random_state=seed)
+    service, rows = Service(data, seed), {}
+    for number in range(1, max(GAINS) + 1):
+        service.answer(people)
+        if number in GAINS:
+            bars = (LOSS, LOSS) if at_random else GAINS[number]
+            least = np.min(service.gains, axis=0)
+            rows[f"{share}, {number} pages"] = {
+                "hamming_map": data.hamming[0],
+                "hamming_p10": data.hamming[1],
+                "map_gain": Figure(service.gains[-1][0], least=bars[0]),
+                "p10_gain": Figure(service.gains[-1][1], least=bars[1]),
+                "least_map_gain": Figure(least[0], least=LOSS),
+                "least_p10_gain": Figure(least[1], least=LOSS),
+                "activations": len(service.gains) - 1,
+                "first_activation": service.first,
+                "alarms": service.n_alarms,
+            }
+    return rows
 
 
-def poisoning(report: Report, seeds: range, attacked: int = 2000, after: int = 1000) -> None:
+def mixed(seed: int, people: SimulatedUsers, vandals: SimulatedUsers, share: float, n_pages: int) -> Service:
+    """Answer pages, a share of them by vandals."""
+    service, random = Service(Digits(seed), seed), np.random.default_rng(seed)
+    for _ in range(n_pages):
+        service.answer(vandals if random.random() < share else people)
+    return service
+
+
+def left_out(service: Service, name: str) -> int:
+    return sum(client.startswith(name) for client in service.learner.dropped)
+
+
+def poisoning(seed: int, name: str, attacked: int = 2000, after: int = 1000) -> Rows:
     """Let a fifth of the clients attack, then stop."""
-    n_vandals = round(VANDALS * N_CLIENTS)
-    for seed in seeds:
-        data = Digits(seed)
-        honest: np.ndarray | None = None
-        for name, attack in {"none": None, **ATTACKS}.items():
-            people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS - n_vandals, random_state=seed)
-            vandals = people if attack is None else attack(data.codes, data.y, n_clients=n_vandals, random_state=seed)
-            service, random = Service(data, seed), np.random.default_rng(seed)
-            for _ in range(attacked):
-                service.answer(vandals if random.random() < VANDALS else people)
-            during, least = service.gains[-1], np.min(service.gains, axis=0)
-            for _ in range(after):
-                service.answer(people)
-            honest = during if honest is None else honest
-            report.add(
-                f"{name}, seed {seed}",
-                map_gain=Figure(during[0], least=0.5 * honest[0]),
-                p10_gain=Figure(during[1], least=0.5 * honest[1]),
-                least_map_gain=Figure(least[0], least=POISONED_LOSS),
-                least_p10_gain=Figure(least[1], least=POISONED_LOSS),
-                healed_map_gain=Figure(service.gains[-1][0], least=honest[0]),
-                healed_p10_gain=Figure(service.gains[-1][1], least=honest[1]),
-                vandals_left_out=sum(client.startswith("vandal") for client in service.learner.dropped),
-                users_left_out=sum(client.startswith("user") for client in service.learner.dropped),
-                alarms=service.n_alarms,
-            )
+    data, n_vandals = Digits(seed), round(VANDALS * N_CLIENTS)
+    people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS - n_vandals, random_state=seed)
+    attack = ATTACKS.get(name)
+    vandals = people if attack is None else attack(data.codes, data.y, n_clients=n_vandals, random_state=seed)
+    service = mixed(seed, people, vandals, VANDALS, attacked)
+    during, least = service.gains[-1], np.min(service.gains, axis=0)
+    for _ in range(after):
+        service.answer(people)
+    row = {
+        "map_gain": during[0],
+        "p10_gain": during[1],
+        "least_map_gain": Figure(least[0], least=POISONED_LOSS),
+        "least_p10_gain": Figure(least[1], least=POISONED_LOSS),
+        "healed_map_gain": service.gains[-1][0],
+        "healed_p10_gain": service.gains[-1][1],
+        "vandals_left_out": left_out(service, "vandal"),
+        "users_left_out": left_out(service, "user"),
+        "alarms": service.n_alarms,
+    }
+    return {name: row}
 
 
-def flood(report: Report, seeds: range, honest: int = 300, flooded: int = 4000) -> None:
+def flood(seed: int, name: str, honest: int = 300, flooded: int = 4000) -> Rows:
     """Let one client send 99 of 100 pages, after honest ones."""
-    for seed in seeds:
-        data = Digits(seed)
-        people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS, random_state=seed)
-        vandal = ATTACKS["useless bits"](data.codes, data.y, n_clients=1, random_state=seed)
-        service = Service(data, seed)
-        for _ in range(honest):
-            service.answer(people)
-        before = service.gains[-1]
-        for number in range(flooded):
-            service.answer(vandal if number % 100 else people)
-        least = np.min([before, *service.gains], axis=0)
-        report.add(
-            f"one client, seed {seed}",
-            least_map_gain=Figure(least[0], least=POISONED_LOSS),
-            least_p10_gain=Figure(least[1], least=POISONED_LOSS),
-            rollbacks=Figure(service.n_alarms, most=0),
-            share=Figure(service.learner.teachers.get("vandal 0", 0.0), most=0.02),
-        )
+    data = Digits(seed)
+    people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS, random_state=seed)
+    vandal = ATTACKS["useless bits"](data.codes, data.y, n_clients=1, random_state=seed)
+    service = Service(data, seed)
+    for _ in range(honest):
+        service.answer(people)
+    before, n_before = service.gains[-1], len(service.gains)
+    for number in range(flooded):
+        service.answer(vandal if number % 100 else people)
+    least = np.min(service.gains[n_before:] or [before], axis=0) - before
+    row = {
+        "map_gain_before": before[0],
+        "p10_gain_before": before[1],
+        "versions": len(service.gains) - n_before,
+        "least_map_gain": Figure(least[0], least=POISONED_LOSS),
+        "least_p10_gain": Figure(least[1], least=POISONED_LOSS),
+        "rollbacks": Figure(service.n_alarms, most=0),
+        "share": Figure(service.learner.teachers.get("vandal 0", 0.0), most=0.02),
+    }
+    return {name: row}
 
 
-def near(report: Report, seeds: range, n_pages: int = 2000) -> None:
+def near(seed: int, name: str, n_pages: int = 2000) -> Rows:
     """Let a fifth of the clients click near items of other classes, where most places explore."""
-    n_vandals, honest = round(VANDALS * N_CLIENTS), np.zeros(2)
-    for seed in seeds:
-        data = Digits(seed)
-        for name in ("none", "near items of other classes"):
-            options = {"n_explored": 16, "random_state": seed}
-            people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS - n_vandals, **options)
-            vandals = people if name == "none" else NearWrong(data.codes, data.y, n_clients=n_vandals, **options)
-            service, random = Service(data, seed), np.random.default_rng(seed)
-            for _ in range(n_pages):
-                service.answer(vandals if random.random() < VANDALS else people)
-            gain = service.gains[-1]
-            honest = gain if name == "none" else honest
-            report.add(
-                f"{name}, seed {seed}",
-                map_gain=Figure(gain[0], least=0.5 * honest[0]),
-                p10_gain=Figure(gain[1], least=0.5 * honest[1]),
-                vandals_left_out=sum(client.startswith("vandal") for client in service.learner.dropped),
-                users_left_out=sum(client.startswith("user") for client in service.learner.dropped),
-            )
+    data, n_vandals = Digits(seed), round(VANDALS * N_CLIENTS)
+    options = {"n_explored": 16, "random_state": seed}
+    people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS - n_vandals, **options)
+    vandals = people if name == "none" else NearWrong(data.codes, data.y, n_clients=n_vandals, **options)
+    service = mixed(seed, people, vandals, VANDALS, n_pages)
+    row = {
+        "map_gain": service.gains[-1][0],
+        "p10_gain": service.gains[-1][1],
+        "vandals_left_out": left_out(service, "vandal"),
+        "users_left_out": left_out(service, "user"),
+    }
+    return {name: row}
 
 
-def promotion(report: Report, seeds: range, attacked: int = 1500, after: int = 400) -> None:
+def promotion(seed: int, name: str, attacked: int = 1500, after: int = 400) -> Rows:
     """Let a tenth of the clients promote one item for one query."""
-    for seed in seeds:
-        data = Digits(seed)
-        people = SimulatedUsers(data.codes, data.y, n_clients=90, random_state=seed)
-        vandals = Promotion(data.codes, data.y, n_clients=10, random_state=seed)
-        service, random = Service(data, seed), np.random.default_rng(seed)
-        for _ in range(attacked):
-            service.answer(vandals if random.random() < 0.1 else people)
-        during = vandals.rank(vandals.query, service.learner.candidate)
-        for _ in range(after):
-            service.answer(people)
-        service.learner.update()
-        report.add(
-            f"one item for one query, seed {seed}",
-            rank_before=vandals.rank(vandals.query, None),
-            rank=Figure(during, least=20),
-            rank_after=Figure(vandals.rank(vandals.query, service.learner.candidate), least=20),
-        )
+    data = Digits(seed)
+    people = SimulatedUsers(data.codes, data.y, n_clients=90, random_state=seed)
+    vandals = Promotion(data.codes, data.y, n_clients=10, random_state=seed)
+    service = mixed(seed, people, vandals, 0.1, attacked)
+    during = vandals.rank(vandals.query, service.learner.candidate)
+    for _ in range(after):
+        service.answer(people)
+    service.learner.update()
+    row = {
+        "rank_before": vandals.rank(vandals.query, None),
+        "rank": Figure(during, least=20),
+        "rank_after": Figure(vandals.rank(vandals.query, service.learner.candidate), least=20),
+    }
+    return {name: row}
 
 
-def adaptive(report: Report, seeds: range, n_pages: int = 1500) -> None:
+def adaptive(seed: int, name: str, n_pages: int = 1500) -> Rows:
     """Let more and more clients follow strategies that know the defence."""
-    for seed in seeds:
-        data = Digits(seed)
-        for name, attack in ADAPTIVE.items():
-            for n_vandals in (1, 3, 10, 20, 30):
-                people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS - n_vandals, random_state=seed)
-                vandals = attack(data.codes, data.y, n_clients=n_vandals, random_state=seed)
-                service, random = Service(data, seed), np.random.default_rng(seed)
-                for _ in range(n_pages):
-                    service.answer(vandals if random.random() < n_vandals / N_CLIENTS else people)
-                service.learner.update()
-                figures: dict[str, Any] = {}
-                if isinstance(vandals, Promotion):
-                    ranks = [vandals.rank(int(query), service.learner.candidate) for query in vandals.near]
-                    figures = {"rank_before": np.median([vandals.rank(int(query), None) for query in vandals.near])}
-                    figures |= {"rank": np.median(ranks), "in_first_20": np.mean(np.array(ranks) <= 20)}
-                report.add(
-                    f"{name}, {n_vandals}%, seed {seed}",
-                    map_gain=service.gains[-1][0],
-                    p10_gain=service.gains[-1][1],
-                    least_map_gain=np.min(service.gains, axis=0)[0],
-                    **figures,
-                    vandals_left_out=sum(client.startswith("vandal") for client in service.learner.dropped),
-                )
+    data, (strategy, _, percent) = Digits(seed), name.partition(", ")
+    n_vandals = int(percent.rstrip("%"))
+    people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS - n_vandals, random_state=seed)
+    vandals = ADAPTIVE[strategy](data.codes, data.y, n_clients=n_vandals, random_state=seed)
+    service = mixed(seed, people, vandals, n_vandals / N_CLIENTS, n_pages)
+    service.learner.update()
+    least = np.min(service.gains, axis=0)
+    row: dict[str, Any] = {
+        "map_gain": service.gains[-1][0],
+        "p10_gain": service.gains[-1][1],
+        "least_map_gain": least[0],
+    }
+    if isinstance(vandals, Promotion):
+        ranks = [vandals.rank(int(query), service.learner.candidate) for query in vandals.near]
+        row["rank_before"] = np.median([vandals.rank(int(query), None) for query in vandals.near])
+        row |= {"rank": np.median(ranks), "in_first_20": np.mean(np.array(ranks) <= 20)}
+    return {name: row | {"vandals_left_out": left_out(service, "vandal")}}
 
 
-def new(report: Report, seeds: range, n_pages: int = 2000) -> None:
+def new(seed: int, name: str, n_pages: int = 2000) -> Rows:
     """Learn from pages of nine digits, then search for the tenth."""
-    for seed in seeds:
-        data = Digits(seed)
-        known = data.y != seed % 10
-        people = SimulatedUsers(data.codes[known], data.y[known], random_state=seed)
-        learner = ClickLearner(data.codes[known], secret=bytes([seed]), random_state=seed)
-        for _ in range(n_pages):
-            learner.learn(people.page())
-        learner.decide()
-        for name, some in (("new", data.query_y == seed % 10), ("known", data.query_y != seed % 10)):
-            gain = data.figures(learner.candidate, some) - data.figures(None, some)
-            bar = {"least": NEW_LOSS} if name == "new" else {}
-            report.add(f"{name} classes, seed {seed}", map_gain=Figure(gain[0], **bar), p10_gain=Figure(gain[1], **bar))
+    data = Digits(seed)
+    known = data.y != seed % 10
+    people = SimulatedUsers(data.codes[known], data.y[known], random_state=seed)
+    learner = ClickLearner(data.codes[known], secret=bytes([seed]), random_state=seed)
+    for _ in range(n_pages):
+        learner.learn(people.page())
+    learner.decide()
+    rows = {}
+    for which, some in (("new", data.query_y == seed % 10), ("known", data.query_y != seed % 10)):
+        gain = data.figures(learner.candidate, some) - data.figures(None, some)
+        bar = {"least": NEW_LOSS} if which == "new" else {}
+        rows[f"{which} {name}"] = {"map_gain": Figure(gain[0], **bar), "p10_gain": Figure(gain[1], **bar)}
+    return rows
 
 
 def operators(data: Digits, seed: int) -> dict[str, Any]:
@@ -281,23 +280,51 @@ def operators(data: Digits, seed: int) -> dict[str, Any]:
     }
 
 
-def alarm(report: Report, seeds: range, n_pages: int = 1000) -> None:
+def alarm(seed: int, name: str, n_pages: int = 1000) -> Rows:
     """Rank pages by an operator's version until the gate replaces it; one that beats Hamming, for at least so many."""
-    for seed in seeds:
-        data = Digits(seed)
-        for name, ranker in operators(data, seed).items():
-            people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS, random_state=seed)
-            service = Service(data, seed, ranker)
-            gain = service.gains[0]
-            while not service.first or (gain[0] >= 0 and service.learner.n_pages < n_pages):
-                service.answer(people)
-            figures: dict[str, Any] = {"replaced": service.first, "first_alarm": service.first_alarm}
-            if gain[0] < SURELY_WORSE:
-                figures["in_time"] = Figure(service.first_alarm > 0, least=1)
-            elif gain[0] >= 0:
-                figures["alarms"] = Figure(service.n_alarms, most=0)
-            report.add(f"{name}, seed {seed}", map_gain=gain[0], p10_gain=gain[1], **figures)
-    for name in dict.fromkeys(title.rpartition(", ")[0] for title in report.rows):
+    data = Digits(seed)
+    people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS, random_state=seed)
+    service = Service(data, seed, operators(data, seed)[name])
+    gain = service.gains[0]
+    while not service.first or (gain[0] >= 0 and service.learner.n_pages < n_pages):
+        service.answer(people)
+    row: dict[str, Any] = {"map_gain": gain[0], "p10_gain": gain[1]}
+    row |= {"replaced": service.first, "first_alarm": service.first_alarm}
+    if gain[0] < SURELY_WORSE:
+        row["in_time"] = Figure(service.first_alarm > 0, least=1)
+    elif gain[0] >= 0:
+        row["alarms"] = Figure(service.n_alarms, most=0)
+    return {name: row}
+
+
+def beside_honest(rows: Rows, healed: bool) -> None:
+    """Give figures under attack their bars: half of the honest gain of the same seed, and all of it afterwards."""
+    honest = {name: dict(row) for name, row in rows.items() if name.startswith("none, ")}
+    for name, row in rows.items():
+        reference = honest[f"none, {name.rpartition(', ')[2]}"]
+        for key in ("map_gain", "p10_gain"):
+            row[key] = Figure(row[key], least=0.5 * reference[key])
+            if healed:
+                row[f"healed_{key}"] = Figure(row[f"healed_{key}"], least=reference[key])
+
+
+OPERATORS = ("one bit", "a lost taste", "24 bits", "random half", "nearly Hamming", "RankingSVM", "QueryVectorRanker")
+PARTS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "users": (users, ("0% at random", "30% at random", "100% at random")),
+    "poisoning": (poisoning, ("none", *ATTACKS)),
+    "flood": (flood, ("one client",)),
+    "near": (near, ("none", "near items of other classes")),
+    "promotion": (promotion, ("one item for one query",)),
+    "adaptive": (adaptive, tuple(f"{name}, {n}%" for name in ADAPTIVE for n in (1, 3, 10, 20, 30))),
+    "new": (new, ("classes",)),
+    "alarm": (alarm, OPERATORS),
+}
+SEEDS = {"alarm": 20}
+
+
+def summarize_alarms(report: Report) -> None:
+    """Print per version in how many seeds an alarm rang, and when."""
+    for name in OPERATORS:
         rows = [row for title, row in report.rows.items() if title.startswith(f"{name}, ")]
         column = {key: np.array([row[key].value for row in rows]) for key in ("map_gain", "replaced", "first_alarm")}
         rang = column["first_alarm"][column["first_alarm"] > 0]
@@ -308,29 +335,50 @@ def alarm(report: Report, seeds: range, n_pages: int = 1000) -> None:
         )
 
 
-PARTS = {
-    "users": users,
-    "poisoning": poisoning,
-    "flood": flood,
-    "near": near,
-    "promotion": promotion,
-    "adaptive": adaptive,
-    "new": new,
-    "alarm": alarm,
-}
-SEEDS = {"alarm": 20}
+def measure(part: str, name: str, seed: int) -> Rows:
+    """Run one unit; its rows say the seed."""
+    with threadpool_limits(1):  # as in the service
+        return {f"{row}, seed {seed}": figures for row, figures in PARTS[part][0](seed, name).items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, help="collections and users (default: 3; 20 for alarm)")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
+    parser.add_argument("--units", type=Path, default=UNITS, help="file of what is measured (default: %(default)s)")
     options = parse_parts(parser, PARTS)
-    with threadpool_limits(1):  # as in the service
-        for part in options.parts:
-            report = Report(part)
-            PARTS[part](report, range(options.first_seed, options.first_seed + (options.seeds or SEEDS.get(part, 3))))
-            report.save(RESULTS / "clicks.json")
+    units = [
+        (part, name, seed)
+        for part in options.parts
+        for seed in range(options.first_seed, options.first_seed + (options.seeds or SEEDS.get(part, 3)))
+        for name in PARTS[part][1]
+    ]
+    done: dict[str, Any] = read_results(options.units)
+    with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(measure, *unit): unit for unit in units if str(unit) not in done}
+        for future in as_completed(running):
+            rows = {
+                row: {key: list(f) if isinstance(f, Figure) else float(f) for key, f in figures.items()}
+                for row, figures in future.result().items()
+            }
+            done[str(running[future])] = rows
+            print(*running[future], rows, flush=True)
+            write_results(options.units, done)
+    for part in options.parts:
+        report, rows = Report(part), {}
+        for unit in units:
+            if unit[0] == part:
+                for row, figures in done[str(unit)].items():
+                    rows[row] = {key: Figure(*f) if isinstance(f, list) else f for key, f in figures.items()}
+        if part in ("poisoning", "near"):
+            beside_honest(rows, healed=part == "poisoning")
+        for row, figures in rows.items():
+            report.add(row, **figures)
+        report.summarize()
+        if part == "alarm":
+            summarize_alarms(report)
+        report.save(RESULTS / "clicks.json")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ UNIT, CONTAINERFILE = ROOT / "deploy" / "bitrank.service", ROOT / "deploy" / "Co
 
 
 def test_the_unit_runs_a_command_that_exists():
-    command = re.search(r"^ExecStart=\S+/bitrank (.*)$", UNIT.read_text(), re.M)[1].split()
+    command = re.search(r"^ExecStart=\S+/bitrank (.*)$", UNIT.read_text().replace("\\\n", ""), re.M)[1].split()
     assert make_parser().parse_args(command).command == "serve"
 
 

@@ -24,8 +24,9 @@ from bitrank.index import Index
 from bitrank.ranking import AgreementRanker
 from bitrank.service import images, sources
 from bitrank.service.collection import SearchQuery
-from bitrank.service.page_tokens import LIFETIME_S, Signer
+from bitrank.service.page_tokens import Signer
 from bitrank.service.searching import PageRequest
+from bitrank.service.settings import TOKEN_LIFETIME_S
 from bitrank.service.store import Store, profiles
 from bitrank.service.store.page_log import read_page
 
@@ -160,6 +161,7 @@ def test_digits_are_found_by_their_own_pictures(tmp_path):
             "n_bits": 64,
             "has_images": True,
             "has_hasher": True,
+            "columns": ["label"],
             "image_search": True,
             "page_size": 20,
             "explore": 4,
@@ -231,6 +233,12 @@ def last_page(client, profile="default"):
     return client.service.store.pages.after(profile, 0, 1000)[-1]
 
 
+def places_of(row):
+    """Return id, explored and clicked of every place that a page showed."""
+    shown = json.loads(row.shown)
+    return [(item, at in shown["explored"], at in shown["clicked"]) for at, item in enumerate(shown["ids"])]
+
+
 def test_a_page_is_logged_as_it_was_shown_with_all_that_was_chosen(client):
     for query in ({"item": 1}, {"code": "0f0ff0"}, {"vector": np.linspace(-1, 1, N_BITS).tolist()}):
         page = client.post("/search", json={**query, "k": 10, "explore": 3}).json()
@@ -238,8 +246,8 @@ def test_a_page_is_logged_as_it_was_shown_with_all_that_was_chosen(client):
         clicked = [shown[2][0], shown[7][0]]
         assert answer(client, page["page_token"], clicked).status_code == 201
         row = last_page(client)
-        assert [(place["id"], place["explored"]) for place in json.loads(row.shown)] == shown
-        assert [place["id"] for place in json.loads(row.shown) if place["clicked"]] == clicked
+        assert [place[:2] for place in places_of(row)] == shown
+        assert [item for item, _, is_clicked in places_of(row) if is_clicked] == clicked
         assert (row.signed, row.version, row.query_item) == (True, 1, query.get("item"))
         assert row.client == client.service.clients.name("127.0.0.1")
         assert "127.0.0.1" not in row.client
@@ -256,12 +264,8 @@ def test_the_same_page_counts_once(client):
     assert (again.status_code, again.json()) == (200, first.json() | {"accepted": False})
     other, shown = page_of(client)
     assert answer(client, other, shown[:1]).json()["n_pages"] == 2
-    clicked = [
-        place["id"]
-        for place in json.loads(client.service.store.pages.after("default", 0, 1)[0].shown)
-        if place["clicked"]
-    ]
-    assert clicked == ids[2:3]
+    (first_row,) = client.service.store.pages.after("default", 0, 1)
+    assert [item for item, _, is_clicked in places_of(first_row) if is_clicked] == ids[2:3]
 
 
 def test_pages_that_were_never_shown_are_refused(client):
@@ -291,7 +295,7 @@ def test_tokens_expire():
     now = [1000.0]
     signer = Signer(b"secret", clock=lambda: now[0])
     token = signer.sign(SearchQuery(CODES[:1], 1), "", "default", 1, [4], [False])
-    now[0] += LIFETIME_S
+    now[0] += TOKEN_LIFETIME_S
     assert signer.read(token).shown == [4]
     now[0] += 1
     with pytest.raises(ValueError, match="at most 24 hours old"):
@@ -317,10 +321,10 @@ def test_pages_that_continue_each_other_are_one_page(client):
     later = [result["id"] for result in second["results"] if result["id"] not in ids]
     assert later
     assert answer(client, second["page_token"], [ids[4], later[0]]).status_code == 201
-    places = json.loads(last_page(client).shown)
-    assert [place["id"] for place in places] == ids + later
+    places = places_of(last_page(client))
+    assert [item for item, _, _ in places] == ids + later
     explored = [result["id"] for result in second["results"] if result["explored"]]
-    assert [place["id"] for place in places if place["explored"]] == [i for i in later if i in explored]
+    assert [item for item, is_explored, _ in places if is_explored] == [i for i in later if i in explored]
     assert answer(client, first["page_token"], ids[:1]).status_code == 200
     for wrong in ({"code": "0f0f00"}, {**query, "profile": "hamming"}):
         refused = client.post("/search", json={**wrong, "continues": first["page_token"]})
@@ -371,7 +375,7 @@ def test_a_removed_item_does_not_lose_the_click(client):
     token, ids = page_of(client)
     assert client.delete(f"/items/{ids[0]}").status_code == 204
     assert answer(client, token, ids[:2]).status_code == 201
-    assert [place["id"] for place in json.loads(last_page(client).shown)] == ids[1:]
+    assert [item for item, _, _ in places_of(last_page(client))] == ids[1:]
 
 
 # Items
@@ -574,16 +578,15 @@ def test_a_database_of_another_collection_is_refused(tmp_path):
 def test_a_collection_may_change_slowly(tmp_path):
     """Each start is compared with the one before it, not with the first."""
     codes = pack(np.random.default_rng(0).integers(0, 2, (800, N_BITS), dtype=np.uint8))
-    store = Store(f"sqlite:///{tmp_path / 'bitrank.db'}", N_BITS)
+    url = f"sqlite:///{tmp_path / 'bitrank.db'}"
     for start in (0, 80, 160, 240, 320, 240):
         rows = np.arange(start, start + 200)  # 60 % of those before
-        store.check_collection(Index(codes[rows], n_bits=N_BITS, ids=rows))
+        Store(url, N_BITS, Index(codes[rows], n_bits=N_BITS, ids=rows)).close()
     for start in (0, 600):
         rows = np.arange(start, start + 200)
         for _ in range(2):  # a collection that was refused is not remembered
             with pytest.raises(ValueError, match="0 of 64 of its items are the same"):
-                store.check_collection(Index(codes[rows], n_bits=N_BITS, ids=rows))
-    store.close()
+                Store(url, N_BITS, Index(codes[rows], n_bits=N_BITS, ids=rows))
 
 
 def test_one_thousand_profiles_fit_and_not_one_more(client, monkeypatch):

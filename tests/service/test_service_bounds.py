@@ -71,7 +71,7 @@ def test_what_is_known_of_clients_is_kept_with_the_position_that_it_counts(store
 
 def test_a_blocked_client_is_undone_and_its_versions_are_left(store):
     ranking = Ranking(np.ones(32, np.float32))
-    with store._database.write() as connection:
+    with store.database.write() as connection:
         for clients in ({"a": 1.0}, {"a": 0.5, "b": 0.5}, {"b": 1.0}):
             number = add_version(connection, "default", ranking, "clicks", {}, clients=clients).number
             activate_version(connection, "default", number, "gate")

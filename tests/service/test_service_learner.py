@@ -13,8 +13,8 @@ from serving import CODES, Command, one_off_client, save_codes, serving
 from threads import wait_until
 
 from bitrank.clicks import ClickLearner
-from bitrank.service import learner, learning, sources
-from bitrank.service.learning import Learning
+from bitrank.service import learner, sources
+from bitrank.service.learner import Learner
 
 CANDIDATE = {"item": 3, "version": "candidate", "explore": 0, "k": 50}
 
@@ -208,7 +208,7 @@ def test_a_page_that_ends_the_learner_again_and_again_is_set_aside(index, tmp_pa
     assert errors.count(f"the learner died of {end}, starting it again") == 3
     with contextlib.closing(sqlite3.connect(tmp_path / "bitrank.db")) as connection:
         rows = connection.execute("SELECT profile, number, reason FROM pages_set_aside").fetchall()
-    assert rows == [("default", 3, "the learner died 3 times at this page")]
+    assert rows == [("default", 3, "learning failed 3 times at page 3")]
 
 
 @pytest.mark.parametrize(
@@ -233,10 +233,10 @@ def test_pages_with_which_learning_fails_again_and_again_are_set_aside(index, tm
     with serving(sources.from_folder(index), tmp_path) as client:
         for first in range(0, 6, together):
             if together > 1:
-                monkeypatch.setattr(learning, "PUBLISH_S", 0.0)
+                monkeypatch.setattr(learner, "PUBLISH_S", 0.0)
                 monkeypatch.setattr(client.service.link, "wait", lambda _: time.sleep(0.01))
                 with monkeypatch.context() as held:
-                    held.setattr(Learning, "step", lambda _: False)
+                    held.setattr(Learner, "step", lambda _: False)
                     answer(client, range(first, first + together))
             else:
                 answer(client, [first])

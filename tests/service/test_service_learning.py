@@ -17,7 +17,7 @@ from bitrank.ranking.trust import Calibration
 from bitrank.service import sources
 from bitrank.service.service import Service
 from bitrank.service.settings import Settings
-from bitrank.service.store import database, profiles
+from bitrank.service.store import database, rankings
 from bitrank.service.store.rankings import Ranking
 
 N = 2000
@@ -319,7 +319,7 @@ def test_a_list_of_versions_unpacks_no_ranker(collection, tmp_path, monkeypatch)
     with serving(source(collection), tmp_path, ranker=ranker) as client:
         client.post("/profiles/default/versions", json={"weights": [1.0] * 32})
         unpacked = []
-        monkeypatch.setattr(profiles, "from_bytes", unpacked.append)
+        monkeypatch.setattr(rankings, "load_ranker", unpacked.append)
         listed = versions(client)["versions"]
     assert [entry["kind"] for entry in listed] == ["QueryVectorRanker", "weights"]
     assert not unpacked

@@ -138,11 +138,11 @@ def test_clients_behind_a_proxy_have_a_rate_each(tmp_path):
     source = sources.Source("codes", Index(CODES), sources.NoItems())
     with serving(source, tmp_path, rate=1.0, proxies=("127.0.0.1",)) as client:
         statuses = [
-            client.get("/healthz", headers={"x-forwarded-for": f"198.51.100.{number}"}).status_code
+            client.get("/profiles", headers={"x-forwarded-for": f"198.51.100.{number}"}).status_code
             for number in range(20)
         ]
         assert statuses == [200] * 20
-        same = [client.get("/healthz", headers={"x-forwarded-for": "203.0.113.9"}).status_code for _ in range(20)]
+        same = [client.get("/profiles", headers={"x-forwarded-for": "203.0.113.9"}).status_code for _ in range(20)]
         assert 429 in same
 
 
@@ -301,7 +301,7 @@ def test_large_bodies_are_refused_announced_or_not(open_client):
 def test_the_rate_is_limited(tmp_path):
     source = sources.Source("codes", Index(CODES), sources.NoItems())
     with serving(source, tmp_path, rate=2.0) as client:
-        statuses = [client.get("/healthz").status_code for _ in range(30)]
+        statuses = [client.get("/profiles").status_code for _ in range(30)]
         limited = client.get("/collection")
     assert statuses[:4] == [200] * 4
     assert statuses.count(429) >= 20

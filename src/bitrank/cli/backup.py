@@ -36,21 +36,24 @@ def _backup(arguments: argparse.Namespace) -> int:
     import_extra("sqlalchemy", "service")
     from bitrank.service.store.backup import back_up
 
-    if arguments.data is not None and not (arguments.data / "bitrank.db").exists():
-        raise ValueError(f"--data must be the folder of a database, got {arguments.data}")
-    print_facts(back_up(_url(arguments), arguments.file), as_json=arguments.json)
+    print_facts(back_up(url_of(arguments), arguments.file), as_json=arguments.json)
     return 0
 
 
 def _restore(arguments: argparse.Namespace) -> int:
     import_extra("sqlalchemy", "service")
+    from bitrank.service.settings import sqlite_url
     from bitrank.service.store.backup import restore
 
-    print_facts(restore(arguments.file, _url(arguments)), as_json=arguments.json)
+    url = arguments.db or sqlite_url(arguments.data)
+    print_facts(restore(arguments.file, url), as_json=arguments.json)
     return 0
 
 
-def _url(arguments: argparse.Namespace) -> str:
+def url_of(arguments: argparse.Namespace) -> str:
+    """URL of the database that --data or --db names, which must exist."""
     from bitrank.service.settings import sqlite_url
 
+    if arguments.data is not None and not (arguments.data / "bitrank.db").exists():
+        raise ValueError(f"--data must be the folder of a database, got {arguments.data}")
     return arguments.db or sqlite_url(arguments.data)

@@ -1,4 +1,4 @@
-"""The command `bitrank feedback import`."""
+"""The commands `bitrank feedback import` and `bitrank feedback prune`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights import TOKEN_NOTE, environment_token
 from bitrank.clicks import read_log, write_log
+from bitrank.core.lazy import import_extra
 
 LOGS = "JSON lines: pages in the form of docs/feedback.md, or UBI queries and events"
 
 
 def add_parser(commands: Any) -> None:
-    """Add `feedback` and its command."""
-    feedback = commands.add_parser("feedback", help="import clicks logged elsewhere")
+    """Add `feedback` and its commands."""
+    feedback = commands.add_parser("feedback", help="import clicks logged elsewhere, or forget old ones")
     inner = feedback.add_subparsers(dest="feedback_command", required=True)
     command = inner.add_parser(
         "import",
@@ -32,6 +33,21 @@ def add_parser(commands: Any) -> None:
     command.add_argument("--profile", help="profile that receives the clicks (default: as logged, else the default)")
     add_json(command)
     command.set_defaults(run=_import)
+    prune = inner.add_parser(
+        "prune",
+        help="forget answered pages of a service",
+        description="Forget answered pages beyond these limits, as `bitrank serve` does now and then by its own; a "
+        "service may go on meanwhile. The busiest clients lose their oldest pages first. The file of SQLite shrinks.",
+    )
+    target = prune.add_mutually_exclusive_group(required=True)
+    target.add_argument("--data", type=Path, help="folder of the database, as of `bitrank serve`")
+    target.add_argument("--db", metavar="URL", help="postgresql://… instead")
+    prune.add_argument("--pages", type=int, default=0, help="pages to keep per profile")
+    prune.add_argument("--days", type=float, default=0.0, help="days to keep pages for")
+    prune.add_argument("--bytes", type=int, default=0, help="bytes of pages to keep per profile, about")
+    prune.add_argument("--client-pages", type=int, default=0, help="pages to keep per client")
+    add_json(prune)
+    prune.set_defaults(run=_prune)
 
 
 def _import(arguments: argparse.Namespace) -> int:
@@ -46,4 +62,23 @@ def _import(arguments: argparse.Namespace) -> int:
 
         facts |= send_pages(pages, arguments.url, environment_token())._asdict()
     print_facts(facts, as_json=arguments.json)
+    return 0
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    import_extra("sqlalchemy", "service")
+    from bitrank.cli.backup import url_of
+    from bitrank.service.settings import Retention, Settings
+    from bitrank.service.store import Store
+
+    keep = Retention(arguments.pages, arguments.days, arguments.bytes, arguments.client_pages)
+    if not any(Settings(retention=keep).retention):
+        raise ValueError("give at least one limit: --pages, --days, --bytes or --client-pages")
+    store = Store(url_of(arguments))
+    try:
+        facts = {profile: store.pages.prune(profile, keep) for profile in store.profiles.n_pages()}
+        store.database.shrink()
+    finally:
+        store.close()
+    print_facts({f"forgotten from {profile}": n for profile, n in facts.items()}, as_json=arguments.json)
     return 0

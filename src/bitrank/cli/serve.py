@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from bitrank.cli.configuration import complete
@@ -25,6 +27,10 @@ DEFAULTS = {
     "canary": 0.05,
     "no_auto_rollback": False,
     "rate": 500.0,
+    "keep_pages": 1_000_000,
+    "keep_days": 0.0,
+    "keep_bytes": 2**31,
+    "keep_client_pages": 20_000,
 }
 
 
@@ -116,6 +122,13 @@ def add_parser(commands: Any) -> None:
         help="clients who must have clicked before their clicks change the ranking (default: 10; on loopback without "
         "--proxy 1, so that one person may teach)",
     )
+    for name, kind, what in (
+        ("pages", int, "answered pages kept per profile (default: 1000000); the busiest clients lose theirs first"),
+        ("days", float, "days that answered pages are kept (default: 0, no limit)"),
+        ("bytes", int, "bytes of answered pages kept per profile, about (default: 2147483648)"),
+        ("client-pages", int, "answered pages kept per client (default: 20000)"),
+    ):
+        add(f"--keep-{name}", type=kind, metavar="N", help=f"{what}; 0 for no limit" if kind is int else what)
     add(
         "--image-origin",
         action="append",
@@ -137,16 +150,26 @@ def _complete(arguments: argparse.Namespace, options: list[argparse.Action]) -> 
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    # Where workers keep their counts: in memory if possible, and named before prometheus_client is imported.
+    shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with ExitStack() as stack:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(TemporaryDirectory(prefix="bitrank-", dir=shared))
+        return _serve_from(arguments, stack)
+
+
+def _serve_from(arguments: argparse.Namespace, stack: ExitStack) -> int:
     import_extra("bitrank.service.process", "service")
     from bitrank.engines import connect
     from bitrank.ranking import load_ranker
     from bitrank.service import process, sources
+    from bitrank.service.access_log import log_to_stderr
     from bitrank.service.engine_index import EngineIndex
     from bitrank.service.learner import Learner
     from bitrank.service.link import Link
     from bitrank.service.service import Service
-    from bitrank.service.settings import check_host
+    from bitrank.service.settings import check_host, claim
     from bitrank.service.store import Store
+    from bitrank.service.store.database import check_sound
 
     settings = _settings(arguments)
     check_host(arguments.host, settings)
@@ -167,6 +190,10 @@ def _serve(arguments: argparse.Namespace) -> int:
             f"workers must be 1 with {scheme}://, which one process opens at a time, got {arguments.workers}"
         )
     url, place = _database(arguments)
+    if arguments.db is None:
+        stack.enter_context(claim(Path(place)))
+    log_to_stderr()
+    check_sound(url)
     bound = process.listen(arguments.host, arguments.port)
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     address = f"http://{host}:{bound.getsockname()[1]}/"
@@ -197,7 +224,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    from bitrank.service.settings import Settings
+    from bitrank.service.settings import Retention, Settings
 
     return Settings(
         explore=arguments.explore,
@@ -210,6 +237,9 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         canary=arguments.canary,
         auto_rollback=not arguments.no_auto_rollback,
         min_clients=_min_clients(arguments),
+        retention=Retention(
+            arguments.keep_pages, arguments.keep_days, arguments.keep_bytes, arguments.keep_client_pages
+        ),
         sessions=arguments.clients == "session",
         access_log=arguments.access_log,
     )

@@ -1,4 +1,4 @@
-"""`AccessLog`: one line of JSON per request."""
+"""Logs: `AccessLog`, one line of JSON per request; and what goes wrong, with times and the ids of requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,21 @@ import sys
 
 import msgspec
 
-from bitrank.service.asgi import Scope
+from bitrank.service.asgi import REQUEST, Scope
+
+
+def log_to_stderr() -> None:
+    """Write what all libraries report to standard error, with the time and the id of the request, if any."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter("%(asctime)s bitrank serve: %(request)s%(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    logging.getLogger().addHandler(handler)
+
+
+class _Formatter(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        request = REQUEST.get()
+        record.request = f"request {request}: " if request else ""
+        return super().formatMessage(record)
 
 
 class AccessLog:
@@ -36,6 +50,7 @@ class AccessLog:
     def write(self, scope: Scope, address: str, route: str, status: int, n_bytes: int, seconds: float) -> None:
         """Log one request."""
         line = {
+            "request": REQUEST.get(),
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             "address": address,
             "method": scope["method"],

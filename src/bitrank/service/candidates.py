@@ -28,6 +28,10 @@ class Candidates:
                 self._known[row.profile] = row, ranking
             self._applied = last
 
+    def forget(self, profile: str) -> None:
+        """Forget the candidate of a profile that was deleted."""
+        self._known.pop(profile, None)
+
     def ranking(self, profile: str) -> Ranking | None:
         """Return the candidate of a profile; None where there is none yet."""
         known = self._known.get(profile)

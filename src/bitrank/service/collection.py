@@ -20,7 +20,8 @@ from bitrank.core.types import Codes, Ids, n_bytes
 from bitrank.service import images
 from bitrank.service.code_table import CodeTable, Sample, is_in
 from bitrank.service.engine_index import EngineIndex
-from bitrank.service.sources import Description, Source
+from bitrank.service.filtering import Filter
+from bitrank.service.sources import Description, Source, override
 from bitrank.service.store.items import Item, ItemStore
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Shown = tuple[str | None, str | None, msgspec.Raw]
 
 MAX_REMEMBERED = 100_000  # descriptions that are remembered
+MAX_FILTERS = 16  # of which the items are remembered
 MAX_TABLE_BYTES = 2**26
 
 
@@ -59,6 +61,7 @@ class Collection:
         self._table = self._tabulate()
         self._added: dict[int, Description] = {}
         self._shown: dict[int, Shown] = {}
+        self._matching: dict[str, Ids] = {}
         self._applied, self._stale = 0, False
         self._refreshing = threading.Lock()
         self.refresh()
@@ -203,6 +206,27 @@ class Collection:
             known[item] = title, image, msgspec.Raw(msgspec.json.encode(payload))
         return [known[item] for item in ids]
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """Columns of the payloads."""
+        return self._source.items.columns.union(*(known.payload for known in self._added.values()))
+
+    def matching(self, wanted: Filter) -> Ids:
+        """Ids of the items whose payloads match a filter, ascending; those of recent filters are remembered."""
+        key, known = wanted.model_dump_json(exclude_none=True), self._matching
+        if key not in known:
+            unknown = wanted.columns() - self.columns
+            if unknown:
+                raise ValueError(
+                    f"filter must name columns of the items ({', '.join(sorted(self.columns)) or 'they have none'}), "
+                    f"got {min(unknown)!r:.80}"
+                )
+            found = np.unique(override(self._source.items.matching(wanted), self._added, wanted))
+            if len(known) >= MAX_FILTERS:
+                known.pop(next(iter(known), ""), None)
+            known[key] = found[is_in(found, self._table.ids)]
+        return known[key]
+
     def picture(self, item: int) -> tuple[bytes, str] | None:
         """Read the picture of an item and its media type; None where the service has none."""
         if not self.has(item):
@@ -278,7 +302,7 @@ class Collection:
         self._table = self._table.changed(
             ids[replaced], codes(replaced), ids[removed], ids[new][order], codes(new)[order]
         )
-        self._added, self._shown = added, {}
+        self._added, self._shown, self._matching = added, {}, {}
 
     def _tabulate(self) -> CodeTable:
         ids = self.index.ids

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import numpy as np
 import numpy.typing as npt
 
+from bitrank.core.checks import check_queries
+from bitrank.core.codes import nearest
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Results
 from bitrank.engines import Engine
 from bitrank.engines.contract import UnknownIdError
+
+MAX_ASKED = 1000  # results of an engine, for those among them that match a filter
 
 
 class UnreachableEngineError(ConnectionError):
@@ -51,11 +56,33 @@ class EngineIndex:
         return len(self.ids)
 
     def search(
-        self, queries: AnyQueries, k: int, weights: npt.ArrayLike | None = None, *, threads: int | None = None
+        self,
+        queries: AnyQueries,
+        k: int,
+        weights: npt.ArrayLike | None = None,
+        *,
+        filter: Ids | None = None,  # noqa: A002
+        threads: int | None = None,
     ) -> Results:
-        """Search in the engine, which has its own threads."""
+        """Search in the engine, which has its own threads.
+
+        With a filter, a list of ids, the engine is asked for the codes of these where they are few, and otherwise for
+        more results until enough of them are among the ids.
+        """
         with _failures():
-            return self._engine.search(queries, k, weights, method=self._method, candidates=self._candidates)
+            if filter is None:
+                return self._engine.search(queries, k, weights, method=self._method, candidates=self._candidates)
+            n = len(check_queries(queries, weights, self.n_bits)[0])
+            all_ids, n_asked = np.broadcast_to(filter, (n, len(filter))), k
+            while True:
+                n_asked = min(len(self), 2 * n_asked * max(1, len(self) // len(filter)))
+                if n_asked >= min(len(filter), MAX_ASKED):
+                    values = self._engine.distances(queries, all_ids, weights)
+                    return nearest(np.where(np.isfinite(values), all_ids, -1), values, k)
+                ids, values = self._engine.search(queries, n_asked, weights, method=self._method)
+                ids = np.where(np.isin(ids, filter), ids, -1)
+                if ((ids >= 0).sum(axis=1) >= k).all():
+                    return nearest(ids, values, k)
 
     def sample(self, n: int) -> Codes:
         """Draw codes."""

@@ -34,9 +34,8 @@ def fold(backup: Path, collection: Collection) -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/copy.db"
         restore(backup, url)
-        store = Store(url, collection.n_bits)
+        store = Store(url, collection.n_bits, collection.index)
         try:
-            store.check_collection(collection.index)
             items = store.items.changed(after=0)[1]
             version = store.profiles.active(changed_after=-1)[1][DEFAULT]
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import re
 import reprlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,14 +18,14 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.exceptions import ExceptionMiddleware
 
 import bitrank
-from bitrank.service.access_log import AccessLog
+from bitrank.clicks.window import page_weights
 from bitrank.service.asgi import FAILED, App, Receive, Scope, Send
 from bitrank.service.engine_index import UnreachableEngineError
 from bitrank.service.metrics import Gauge, Metrics, Observed
 from bitrank.service.routes import items, profiles, search
 from bitrank.service.routes.problems import PROBLEMS
 from bitrank.service.security import Guard
-from bitrank.service.service import Service
+from bitrank.service.service import FullDiskError, Service
 from bitrank.service.store.database import UnknownOutcomeError
 
 HERE = Path(__file__).parent
@@ -36,14 +37,11 @@ ERROR = "bitrank.error"  # in the scope of a search that failed
 def create_app(service: Service) -> App:
     """Create the application of a service, which it closes at shutdown."""
     settings = service.settings
-    log = None if settings.access_log is None else AccessLog(settings.access_log)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         service.close()
-        if log is not None:
-            log.close()
 
     app = FastAPI(
         title="bitrank",
@@ -60,6 +58,7 @@ def create_app(service: Service) -> App:
     _add_operations(app, service, metrics)
     _add_pages(app, service)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(405, _not_allowed)
     for kind in UNAVAILABLE:
         app.add_exception_handler(kind, _unavailable)
     app.add_exception_handler(UnknownOutcomeError, _unknown)
@@ -80,16 +79,28 @@ def create_app(service: Service) -> App:
             await failed_search(scope, receive, send)
 
     # Around the application, not within it, so that the answer to an error is guarded and counted like any other.
-    return Observed(Guard(choose, settings, service.clients), metrics, service.clients, log)
+    return Observed(Guard(choose, settings, service.clients), metrics, service.clients, service.access_log)
 
 
 def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
+    @app.get("/livez", tags=["operations"])
+    async def alive() -> dict[str, str]:
+        """Say that this process answers."""
+        return {"status": "ok"}
+
     @app.get("/healthz", tags=["operations"], responses={503: PROBLEMS[503]})
-    def healthy() -> dict[str, str]:
-        """Say whether the service can read its database and its engine, if any, and whether learning fails."""
-        service.store.profiles.n_pages()
-        service.collection.check_reachable()
-        return {"status": "ok"} | ({"learning": "failing"} if service.link.failing else {})
+    @app.get("/readyz", tags=["operations"], responses={503: PROBLEMS[503]})
+    def ready() -> Response:
+        """Say whether the database takes writes and the engine, if any, can be reached, and how learning fares."""
+        try:
+            return JSONResponse(service.health())
+        except FullDiskError:
+            problem = "the disk of the database is full"
+        except UnreachableEngineError:
+            problem = "the engine cannot answer now"
+        except (sqlalchemy.exc.SQLAlchemyError, UnknownOutcomeError, OSError):  # whose texts name hosts
+            problem = "the database takes no writes now"
+        return JSONResponse({"detail": problem}, 503, {"retry-after": "1"})
 
     @app.get("/metrics", tags=["operations"], response_class=PlainTextResponse)
     def show_metrics() -> Response:
@@ -133,7 +144,23 @@ def _gauges(service: Service) -> Iterator[Gauge]:
     yield "learning_failing", "1 while learning fails or its process is down", [], [([], float(link.failing))]
     yield "learning_failures", "Failures of learning, each followed by a restart", [], [([], float(link.n_failures))]
     behind = [([name], max(0, n - service.candidates.position(name))) for name, n in n_pages.items()]
+    counts = service.store.clients.n_pages()
+    left_out = [([name], sum(one for _, one in counts.get(name, {}).values())) for name in n_pages]
+    yield "clients_left_out", "Clients whose clicks go against the rest", ["profile"], left_out
+    shares = [([name], busiest_share(counts.get(name, {}))) for name in n_pages]
+    yield "busiest_client_share", "Share of the evidence of the client who counts most", ["profile"], shares
+    yield "database_bytes", "Size of the database", [], [([], service.store.database.n_bytes())]
+    free = service.store.database.n_bytes_free()
+    yield "disk_free_bytes", "Room on the disk of the database", [], [] if free is None else [([], free)]
     yield "pages_to_learn", "Answered pages in the log that are not yet learned from", ["profile"], behind
+
+
+def busiest_share(counts: dict[str, tuple[int, bool]]) -> float:
+    """Share of the evidence of the client who counts most: at most 2 % of it, or one page."""
+    n_pages = {client: n for client, (n, _) in counts.items()}
+    weights = page_weights(n_pages, {client for client, (_, left_out) in counts.items() if left_out})
+    shares = [weights[client] * n for client, n in n_pages.items()]
+    return max(shares, default=0.0) / (sum(shares) or 1.0)
 
 
 async def _invalid(_: Request, error: Any) -> Response:
@@ -156,6 +183,15 @@ def _describe(problem: dict[str, Any]) -> str:
 
 async def _raise(scope: Scope, _: Receive, __: Send) -> None:
     raise scope[ERROR]
+
+
+async def _not_allowed(request: Request, _: Exception) -> Response:
+    """Name all methods of the path: of several routes with one path, the first would name its own."""
+    methods = ["get"]  # of pages, which the document of the API leaves out
+    for path, operations in request.app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), request.url.path):
+            methods = sorted(operations)
+    return JSONResponse({"detail": "Method Not Allowed"}, 405, {"allow": ", ".join(methods).upper()})
 
 
 async def _failed(_: Request, __: Exception) -> Response:

@@ -10,6 +10,7 @@ import signal
 from contextlib import suppress
 
 _HEAD, _SIZE = 24, 4096  # bytes of the figures, and of all that is shared
+_AT, _FAILED = slice(_HEAD, 1024), slice(1024, _SIZE)  # pages as JSON, padded with zeros
 
 
 class Link:
@@ -20,15 +21,10 @@ class Link:
     >>> link = Link()
     >>> link.wake()
     >>> link.wait(60)  # returns at once
-    >>> link.fail()
-    >>> link.failing, link.n_failures
-    (True, 1)
     >>> link.begin("default", 7)
-    >>> link.page
-    ('default', 7)
-    >>> link.end()
-    >>> link.page is None
-    True
+    >>> link.fail()
+    >>> link.failing, link.n_failures, link.failed
+    (True, 1, ('default', 7, 1))
     >>> link.close()
     """
 
@@ -68,31 +64,40 @@ class Link:
         """How often learning failed and started again."""
         return self._figures[1]
 
+    @property
+    def failed(self) -> tuple[str, int, int]:
+        """Profile and number of the page at which learning last failed, and how often one after the other."""
+        return *(self._read(_FAILED) or ("", 0)), self._figures[2]
+
     def fail(self) -> None:
-        """Count one failure."""
+        """Count a failure, at the page that is learned from, or at none."""
+        page = self._read(_AT)
         self._figures[0], self._figures[1] = 1, self._figures[1] + 1
+        self._figures[2] = 0 if page is None else self._figures[2] + 1 if page == self._read(_FAILED) else 1
+        self._write(_FAILED, page)
+        self.end()
 
     def begin(self, profile: str, number: int) -> None:
         """Say which page is learned from now: a process that dies leaves its name behind."""
-        name = json.dumps([profile, number]).encode()
-        self._figures[2] = 0  # until the name is complete
-        self._shared[_HEAD : _HEAD + len(name)] = name
-        self._figures[2] = len(name)
+        self._write(_AT, (profile, number))
         if self.longest_s:
             signal.alarm(self.longest_s)  # its default action ends the process, whatever it is doing
 
     def end(self) -> None:
         """Say that no page is learned from now."""
-        self._figures[2] = 0
+        self._write(_AT, None)
         if self.longest_s:
             signal.alarm(0)
 
-    @property
-    def page(self) -> tuple[str, int] | None:
-        """Profile and number of the page that is learned from, or that a process which died was at."""
-        name = self._shared[_HEAD : _HEAD + self._figures[2]]
-        profile, number = json.loads(name) if name else (None, 0)
-        return None if profile is None else (profile, number)
+    def _read(self, place: slice) -> tuple[str, int] | None:
+        with suppress(ValueError):  # a process that died while it wrote
+            profile, number = json.loads(self._shared[place].rstrip(b"\0"))
+            return profile, number
+        return None
+
+    def _write(self, place: slice, page: tuple[str, int] | None) -> None:
+        text = b"" if page is None else json.dumps(page).encode()
+        self._shared[place] = text.ljust(place.stop - place.start, b"\0")
 
     def close(self) -> None:
         """Close the bell."""

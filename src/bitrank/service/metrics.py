@@ -5,16 +5,22 @@ Gauges of items, pages and versions are read when /metrics is requested.
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from bitrank.service.access_log import AccessLog
-from bitrank.service.asgi import App, Message, Receive, Scope, Send
+from bitrank.service.asgi import REQUEST, App, Message, Receive, Scope, Send, header
 from bitrank.service.clients import Clients
 
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where the workers of one service keep their counts, which are summed
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 # Name, help text, label names; and rows of label values and a value.
@@ -36,7 +42,8 @@ class Metrics:
             "bitrank_pages", "Answered pages received: new, or sent again", ["kind"], registry=self._registry
         )
         self._series: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self._registry.register(_Gauges(read_gauges))
+        self._gauges = CollectorRegistry()
+        self._gauges.register(_Gauges(read_gauges))
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -53,14 +60,22 @@ class Metrics:
 
     def text(self) -> bytes:
         """Write everything as Prometheus reads it."""
-        return generate_latest(self._registry)
+        registry = self._registry
+        if FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        return generate_latest(registry) + generate_latest(self._gauges)
 
 
 class Observed:
-    """ASGI middleware: count every request by the pattern of its route; where there is an access log, write a line."""
+    """ASGI middleware: count every request by the pattern of its route; where there is an access log, write a line.
+
+    A request has an id: that of its header `X-Request-Id`, or a new one. The answer and all logs name it.
+    """
 
     def __init__(self, app: App, metrics: Metrics, clients: Clients, log: AccessLog | None) -> None:
         self._app, self._metrics, self._clients, self._log = app, metrics, clients, log
+        self._prefix, self._count = os.urandom(4).hex().encode(), count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on one request."""
@@ -68,11 +83,16 @@ class Observed:
             await self._app(scope, receive, send)
             return
         start, status, n_bytes = time.perf_counter(), 500, 0
+        name = header(scope, b"x-request-id")
+        if not REQUEST_ID.fullmatch(name):
+            name = b"%b-%x" % (self._prefix, next(self._count))
+        REQUEST.set(name.decode())
 
         async def watch(message: Message) -> None:
             nonlocal status, n_bytes
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", name)]
             n_bytes += len(message.get("body", b""))
             await send(message)
 

@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from bitrank.service.collection import SearchQuery
+from bitrank.service.settings import TOKEN_LIFETIME_S
 
 MAX_SHOWN = 1000  # items of a page, or of several that continue each other
-LIFETIME_S = 24 * 3600
 MAX_TOKEN = 64 * 1024  # characters; a page of 1000 results takes about 15 000
 _MAC_BYTES = 16
 
@@ -37,6 +37,7 @@ class PageToken(msgspec.Struct, frozen=True, array_like=True):
     reals: bytes | None  # float32, little-endian, of a query that was a vector
     shown: list[int]
     explored: list[bool]
+    teaches: bool = True  # but not where a filter or an offset put any item on the page
 
     @property
     def query(self) -> SearchQuery:
@@ -83,6 +84,7 @@ class Signer:
         shown: list[int],
         explored: list[bool],
         continued: PageToken | None = None,
+        teaches: bool = True,
     ) -> str:
         """Sign a page; one that continues another keeps its id, and begins with the items that it showed."""
         page_id = os.urandom(16) if continued is None else continued.id
@@ -94,7 +96,7 @@ class Signer:
         is_real = query.vector.dtype.kind == "f"
         page = PageToken(
             page_id,
-            int(self._clock()) + LIFETIME_S,
+            int(self._clock()) + TOKEN_LIFETIME_S,
             client,
             profile,
             version,
@@ -103,6 +105,7 @@ class Signer:
             query.vector.astype("<f4").tobytes() if is_real else None,
             shown,
             explored,
+            teaches and (continued is None or continued.teaches),
         )
         payload = self._encode(page)
         return base64.urlsafe_b64encode(self._mac(payload) + payload).decode()
@@ -118,7 +121,7 @@ class Signer:
             raise ValueError("the page token must come from a search of this service, got another")
         page = self._decode(payload)
         if page.expires < self._clock():
-            raise ValueError(f"the page token must be at most {LIFETIME_S // 3600} hours old, got an older one")
+            raise ValueError(f"the page token must be at most {TOKEN_LIFETIME_S // 3600} hours old, got an older one")
         return page
 
     def key_of(self, purpose: str) -> bytes:

@@ -6,6 +6,7 @@ The parent keeps the socket open meanwhile, so that clients wait a moment instea
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import resource
 import select
@@ -23,7 +24,6 @@ from typing import Any, NamedTuple
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from bitrank import clicks
 from bitrank.service.http import create_app
 from bitrank.service.learner import Learner
 from bitrank.service.link import Link
@@ -32,9 +32,11 @@ from bitrank.service.service import Service
 
 MAX_FAILED = 5  # Give up after this many failed starts, if none ever succeeded.
 MAX_PAUSE_S = 30.0  # The longest wait before a restart, once a worker has served.
-MAX_DEATHS = 3  # A page at which the learner died this often, without another in between, is set aside.
+STOP_S = 4.0  # Children that have not ended so long after they were asked to are killed.
 LONGEST_PAGE_S = 600  # A learner that is at one page for longer hangs, and is ended.
 LONG_LIFE_S = 60.0  # A learner that lived this long is started again at once; others wait a second more each time.
+
+logger = logging.getLogger("bitrank.service")
 
 Make = Callable[[Link], Service]
 MakeLearner = Callable[[Link], Learner]
@@ -103,8 +105,7 @@ class _Parent:
         self._stopping = self._served_once = False
         self._n_failed = self._n_short_lives = 0
         self._learner_due = 0.0  # when to start the learner, if it is not running
-        self._died_at: tuple[str, int] | None = None  # the page at which the learner died
-        self._n_deaths = 0  # one after the other at this page
+        self._kill_at = float("inf")  # when to kill the children that are left
 
     def run(self, workers: int) -> int:
         """Keep so many workers and a learner running; returns the exit status."""
@@ -115,7 +116,9 @@ class _Parent:
             self._start_worker(self._ready)
             while self._children:
                 complete = self._complete(workers)
-                pid, wait_status = self._wait(poll=not complete and not self._stopping)
+                pid, wait_status = self._wait(poll=not complete or self._stopping)
+                if time.monotonic() > self._kill_at:
+                    self._signal(signal.SIGKILL)
                 if pid:
                     status = self._ended(pid, os.waitstatus_to_exitcode(wait_status)) or status
         finally:
@@ -134,8 +137,7 @@ class _Parent:
                 self._start_worker(_nothing)
                 n_workers += 1
             if not n_learners and not self._stopping and time.monotonic() >= self._learner_due:
-                fatal = self._died_at if self._n_deaths == MAX_DEATHS else None
-                self._start(lambda _: _learn(self._make_learner, self._link, self._alive_read, fatal), learns=True)
+                self._start(lambda _: _learn(self._make_learner, self._link, self._alive_read), learns=True)
                 n_learners = 1
         return n_workers >= workers and n_learners > 0
 
@@ -173,7 +175,7 @@ class _Parent:
         if not self._served_once and (status > 0 or self._n_failed == MAX_FAILED):
             self._stop()
             return abs(status)
-        print(f"bitrank serve: the worker {_outcome(status)}, starting it again", file=sys.stderr, flush=True)
+        logger.error("the worker %s, starting it again", _outcome(status))
         time.sleep(min(self._n_failed, MAX_PAUSE_S))
         if not self._stopping:
             self._start_worker(_nothing if self._served_once else self._ready)
@@ -181,22 +183,23 @@ class _Parent:
 
     def _learner_ended(self, child: _Child, status: int) -> None:
         """Report it, and plan its next start."""
-        page = self._link.page
-        self._n_deaths = self._n_deaths % MAX_DEATHS + 1 if page is not None and page == self._died_at else 1
-        self._died_at = page
-        self._link.end()
         self._link.fail()
         short = time.monotonic() < child.started + LONG_LIFE_S
         pause = min(self._n_short_lives, MAX_PAUSE_S) if short else 0.0
         self._n_short_lives = self._n_short_lives + 1 if short else 0
         self._learner_due = time.monotonic() + pause
-        print(f"bitrank serve: the learner {_outcome(status)}, starting it again", file=sys.stderr, flush=True)
+        logger.error("the learner %s, starting it again", _outcome(status))
 
     def _stop(self, *_: Any) -> None:
+        if not self._stopping:
+            self._kill_at = time.monotonic() + STOP_S
         self._stopping = True
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
         for pid in list(self._children):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, number)
 
     def _start_worker(self, ready: Ready) -> None:
         self._start(
@@ -235,7 +238,7 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, link: Link, 
         service = make(link)
         config = server_config(service)
     except _MISTAKES as error:
-        print(f"bitrank serve: {error}", file=sys.stderr)
+        logger.error("%s", error)
         return 1
     _stop_with_parent(parent_read)
     os.write(ready_write, b"1")  # before anybody is told: whoever knows the address may end this process at once
@@ -247,22 +250,20 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, link: Link, 
     return 0
 
 
-def _learn(make_learner: MakeLearner, link: Link, parent_read: int, fatal: tuple[str, int] | None) -> int:
-    """Learn, in the process of the learner, but not from a fatal page; searches come first."""
+def _learn(make_learner: MakeLearner, link: Link, parent_read: int) -> int:
+    """Learn, in the process of the learner; searches come first.
+
+    A signal ends the process at once, whatever it is doing: what it has learned and not yet published, it learns again.
+    """
     with suppress(OSError):
         os.nice(5)
     _stop_with_parent(parent_read)
-    _ = clicks.ClickLearner  # slow to import; until the handlers are set, a signal ends the process at once
     try:
         learner = make_learner(link)
     except _MISTAKES as error:
-        print(f"bitrank serve: {error}", file=sys.stderr)
+        logger.error("%s", error)
         return 1
-    if fatal is not None:
-        learner.set_aside(*fatal, f"the learner died {MAX_DEATHS} times at this page")
     link.longest_s = LONGEST_PAGE_S
-    for number in _SIGNALS:
-        signal.signal(number, lambda *_: learner.close())
     learner.run()
     return 0
 
@@ -275,13 +276,14 @@ def _stop_with_parent(parent_read: int) -> None:
     threading.Thread(target=stop, name="bitrank-parent", daemon=True).start()
 
 
-def server_config(service: Service, graceful_s: int = 5) -> uvicorn.Config:
+def server_config(service: Service, graceful_s: int = 3) -> uvicorn.Config:
     """Configure uvicorn for a service."""
     return uvicorn.Config(
         create_app(service),
         http=Protocol,
         ws="none",
         log_level="warning",
+        log_config=None,  # to the handlers of everybody, with times
         access_log=False,
         server_header=False,
         proxy_headers=False,  # `Clients` reads X-Forwarded-For, from configured proxies only

@@ -18,6 +18,7 @@ HEADER_TIMEOUT_S = 10.0
 BODY_TIMEOUT_S = 60.0
 WRITE_TIMEOUT_S = 30.0  # for a client that reads nothing
 IDLE_TIMEOUT_S = 60.0  # between two requests
+_PART = 4096  # bytes that are parsed at once: a header of one read must not be longer than any other
 _SWEEP_S = 1.0
 _NEVER = float("inf")
 
@@ -79,13 +80,18 @@ class Protocol(HttpToolsProtocol):
     # Parsing
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; a header, chunk extension or trailer that is too long ends the connection."""
-        self._n_bytes += len(data)
-        super().data_received(data)
-        if self._n_bytes > MAX_HEADER and not self.transport.is_closing():
-            if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-                self.transport.write(_TOO_LONG)
-            self.transport.close()
+        """Parse what came, part by part; a header, chunk extension or trailer that is too long ends the connection."""
+        for start in range(0, len(data), _PART):
+            part = data[start : start + _PART]
+            self._n_bytes += len(part)
+            super().data_received(part)
+            if self.transport.is_closing():
+                return
+            if self._n_bytes > MAX_HEADER:
+                if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+                    self.transport.write(_TOO_LONG)
+                self.transport.close()
+                return
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, as JSON and with a policy like any other answer."""

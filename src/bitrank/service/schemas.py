@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bitrank.clicks.log import check_clicked
+from bitrank.service.filtering import Filter
 from bitrank.service.page_tokens import MAX_SHOWN, MAX_TOKEN
 
 MAX_K = 1000
+MAX_OFFSET = 10_000
 MAX_BATCH = 1000
 MAX_CHOSEN = 20
 MAX_TEXT = 2000
@@ -62,6 +64,8 @@ class Search(QueryBy):
     explore: Annotated[int, Field(ge=0, le=MAX_K)] | None = Field(
         None, description="places for items from deeper ranks; null leaves it to the service"
     )
+    filter: Filter | None = Field(None, description="which items are searched, by columns of their payloads")
+    offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = Field(0, description="results to leave out at the top")
     chosen: Annotated[tuple[Id, ...], Field(max_length=MAX_CHOSEN)] = Field(
         (), description="items chosen for this query so far; this answer adapts to them, and no other does"
     )
@@ -228,6 +232,7 @@ class CollectionShown(BaseModel):
     image_search: bool
     page_size: int
     explore: int
+    columns: list[str] = Field(description="of the payloads; a filter may name them")
 
 
 class WeightsGiven(Request):

@@ -20,6 +20,7 @@ from bitrank.core.codes import split_vectors
 from bitrank.core.types import Ids, Queries, Weights
 from bitrank.service.code_table import is_in
 from bitrank.service.collection import Collection, SearchQuery
+from bitrank.service.filtering import Filter
 from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
 from bitrank.service.settings import Settings
 from bitrank.service.store.profiles import DEFAULT, HAMMING
@@ -43,6 +44,8 @@ class PageRequest(NamedTuple):
     chosen: Sequence[int] = ()
     client: str = ""
     continues: str | None = None  # token of the last page for the same query
+    filter: Filter | None = None
+    offset: int = 0
 
 
 class Chosen(NamedTuple):
@@ -64,12 +67,18 @@ class Plan(NamedTuple):
     n_top: int
     n_explored: int
     continued: PageToken | None
+    allowed: Ids | None  # that match the filter
     start: float
 
     @property
     def n_wanted(self) -> int:
         """Results to ask the index for: the query itself may be one of them."""
-        return self.n_top + (self.query.item is not None)
+        return self.request.offset + self.n_top + (self.query.item is not None)
+
+    @property
+    def teaches(self) -> bool:
+        """Whether clicks on the page may teach: with a filter or an offset, a client puts any item on a page."""
+        return self.allowed is None and not self.request.offset
 
 
 class Searcher:
@@ -108,6 +117,9 @@ class Searcher:
             if request.chosen:
                 raise ValueError("the profile hamming weighs every bit the same: chosen needs another profile")
             query = query._replace(vector=query.code, features=None)
+        allowed = None if request.filter is None else self._collection.matching(request.filter)
+        if allowed is not None or request.offset:
+            explore = 0
         if explore is None:
             explore = 0 if profile == HAMMING else self._settings.explore * k // self._settings.page_size
         ranked_by = number
@@ -118,7 +130,7 @@ class Searcher:
         if request.chosen:
             queries = self._adapt_to_choices(query, queries, request.chosen)
         n_top, n_explored = max(0, k - explore), min(explore, k)
-        return Plan(query, request, number, ranked_by, queries, n_top, n_explored, continued, start)
+        return Plan(query, request, number, ranked_by, queries, n_top, n_explored, continued, allowed, start)
 
     def _queries_for(self, query: SearchQuery, ranking: Ranking) -> Queries:
         """Turn a query into its code and its weights under a version."""
@@ -144,7 +156,7 @@ class Searcher:
         """Search for one page per plan; returns their JSON."""
         tops = self._search(plans)
         pages = self._explore(plans, tops)
-        return [self._body(plan, *page) for plan, page in zip(plans, pages, strict=True)]
+        return [self._body(plan, top.n_tied, *page) for plan, top, page in zip(plans, tops, pages, strict=True)]
 
     def _continued(self, query: SearchQuery, request: PageRequest) -> PageToken:
         """Read the token of the last page for the same query."""
@@ -165,27 +177,32 @@ class Searcher:
         adapted = clicks.adapt_to_choices(weights, code, collection.codes(passed), collection.codes(chosen))
         return Queries(queries.codes, adapted[None])
 
-    def _search(self, plans: list[Plan]) -> list[tuple[Ids, Distances]]:
+    def _search(self, plans: list[Plan]) -> list[_Top]:
         """Find the best results of each plan, without the item that is its query."""
         found = [_NO_RESULTS] * len(plans)
-        order = sorted((plan.n_wanted > _FEW, at) for at, plan in enumerate(plans) if plan.n_top)
-        for _, group in groupby(order, key=lambda pair: pair[0]):
-            rows = [at for _, at in group]
+        order = sorted(
+            (plan.n_wanted > _FEW, -1 if plan.allowed is None else at, at)
+            for at, plan in enumerate(plans)
+            if plan.n_top and (plan.allowed is None or len(plan.allowed))
+        )
+        for _, group in groupby(order, key=lambda known: known[:2]):
+            rows = [at for *_, at in group]
             queries = _stack([plans[at].queries for at in rows])
             n_wanted = max(plans[at].n_wanted for at in rows)
-            results = self._collection.index.search(queries, n_wanted, threads=1)
+            results = self._collection.index.search(queries, n_wanted, filter=plans[rows[0]].allowed, threads=1)
             items = np.array([-1 if plans[at].query.item is None else plans[at].query.item for at in rows])
             keep = (results.ids >= 0) & (results.ids != items[:, None])
             for row, at in enumerate(rows):
-                kept = keep[row].nonzero()[0][: plans[at].n_top]
-                found[at] = results.ids[row, kept], results.distances[row, kept]
+                offset = plans[at].request.offset
+                places = keep[row].nonzero()[0]
+                values, kept = results.distances[row, places], places[offset : offset + plans[at].n_top]
+                n_tied = int((values[:offset] == values[offset]).sum()) if len(kept) else 0
+                found[at] = _Top(results.ids[row, kept], results.distances[row, kept], n_tied)
         return found
 
-    def _explore(
-        self, plans: list[Plan], tops: list[tuple[Ids, Distances]]
-    ) -> list[tuple[list[int], Distances, list[bool]]]:
+    def _explore(self, plans: list[Plan], tops: list[_Top]) -> list[tuple[list[int], Distances, list[bool]]]:
         """Mix items from deeper ranks into the best results."""
-        pages = [(ids.tolist(), item_distances, [False] * len(ids)) for ids, item_distances in tops]
+        pages = [(ids.tolist(), item_distances, [False] * len(ids)) for ids, item_distances, _ in tops]
         exploring = [at for at, plan in enumerate(plans) if plan.n_explored]
         if not exploring:
             return pages
@@ -218,30 +235,33 @@ class Searcher:
         return np.random.Generator(np.random.SFC64(int.from_bytes(digest, "little")))
 
     def _mix(
-        self, plan: Plan, top: tuple[Ids, Distances], rows: Ids, random: np.random.Generator
+        self, plan: Plan, top: _Top, rows: Ids, random: np.random.Generator
     ) -> tuple[list[int], Distances, list[bool]]:
         sample = self._collection.sample
         explored = place_at_random(len(top[0]), len(rows), random)
         ids, item_distances = np.empty(len(explored), np.int64), np.empty(len(explored), np.float32)
-        ids[~explored], item_distances[~explored] = top
+        ids[~explored], item_distances[~explored] = top[:2]
         ids[explored] = sample.ids[rows]
         code, weights = plan.queries.codes, plan.queries.weights[0]
         item_distances[explored] = np.unpackbits(sample.codes[rows] ^ code, axis=1, count=len(weights)) @ weights
         return ids.tolist(), item_distances, explored.tolist()
 
-    def _body(self, plan: Plan, ids: list[int], item_distances: Distances, explored: list[bool]) -> bytes:
+    def _body(self, plan: Plan, n_tied: int, ids: list[int], item_distances: Distances, explored: list[bool]) -> bytes:
         query, request = plan.query, plan.request
         version = plan.ranked_by if isinstance(plan.ranked_by, int) else None
-        token = self._signer.sign(query, request.client, request.profile, version, ids, explored, plan.continued)
+        token = self._signer.sign(
+            query, request.client, request.profile, version, ids, explored, plan.continued, plan.teaches
+        )
         values = item_distances.tolist()
-        places = zip(ids, values, tie_ranks(values, explored), explored, self._collection.shown(ids), strict=True)
+        ties = tie_ranks(values, explored, request.offset, n_tied)
+        places = zip(ids, values, ties, explored, self._collection.shown(ids), strict=True)
         page = {
             "query": {"code": query.code.tobytes().hex(), "item": query.item},
             "profile": request.profile,
             "version": plan.version,
             "results": [
                 _Result(item, rank, value, tie, flag, *shown)
-                for rank, (item, value, tie, flag, shown) in enumerate(places, 1)
+                for rank, (item, value, tie, flag, shown) in enumerate(places, request.offset + 1)
             ],
             "page_token": token,
             "took_ms": round((time.perf_counter() - plan.start) * 1e3, 3),
@@ -289,19 +309,31 @@ def _stack(rows: list[Queries]) -> Queries:
     return Queries(np.concatenate([row.codes for row in rows]), np.concatenate([row.weights for row in rows]))
 
 
-_NO_RESULTS = (np.empty(0, np.int64), np.empty(0, np.float32))
+class _Top(NamedTuple):
+    """Results after an offset, and how many before it have the distance of the first."""
+
+    ids: Ids
+    distances: Distances
+    n_tied: int = 0
 
 
-def tie_ranks(distances: list[float], explored: list[bool]) -> list[int]:
+_NO_RESULTS = _Top(np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+def tie_ranks(distances: list[float], explored: list[bool], offset: int = 0, n_tied: int = 0) -> list[int]:
     """Number each place of a page by the first place with the same distance, from 1; explored items stand alone.
+
+    The page begins after an offset, with items before it tied with its first.
 
     Examples
     --------
     >>> tie_ranks([1.0, 2.0, 5.0, 2.0, 3.0], [False, False, True, False, False])
     [1, 2, 3, 2, 5]
+    >>> tie_ranks([2.0, 2.0, 3.0], [False] * 3, offset=10, n_tied=4)
+    [7, 7, 13]
     """
-    first: dict[float, int] = {}
+    first = {distances[0]: offset + 1 - n_tied} if distances and n_tied else {}
     return [
         rank if is_explored else first.setdefault(distance, rank)
-        for rank, (distance, is_explored) in enumerate(zip(distances, explored, strict=True), 1)
+        for rank, (distance, is_explored) in enumerate(zip(distances, explored, strict=True), offset + 1)
     ]

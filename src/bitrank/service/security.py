@@ -7,7 +7,7 @@ import binascii
 import hmac
 import logging
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -18,7 +18,10 @@ from bitrank.service.settings import LOOPBACK, Settings
 logger = logging.getLogger("bitrank.service")
 
 READERS_MAY_POST = ("/search", "/search/image", "/feedback")
+OPEN = ("/livez", "/readyz", "/healthz")  # to everybody, as often as they like
 MAX_BODY = 8 * 2**20
+SMALL_BODY = 2**16  # bytes of a body that are not counted among those in flight
+MAX_IN_FLIGHT, MAX_OF_CLIENT = 64 * 2**20, 16 * 2**20  # bytes of bodies, per worker and of one client
 MAX_CLIENTS = 10_000  # clients whose rate is remembered; the longest silent is forgotten first
 
 
@@ -29,7 +32,8 @@ class Guard:
     ----------
     app : ASGI application
     settings : Settings
-        A token is required of every request but /healthz, as a bearer token or as the password of basic authentication.
+        A token is required of every request but those for health, as a bearer token or as the password of basic
+        authentication.
         Where there is an admin token, requests that change anything but the log of pages need that one. Without any,
         only requests addressed to a loopback name are answered: a page on another host cannot reach the service through
         a host name of its own that points here. The rate is counted per client address, or network of 64 bits.
@@ -41,6 +45,7 @@ class Guard:
         self._token, self._admin_token = settings.token, settings.admin_token
         self._is_open = self._token is None and self._admin_token is None
         self._rate = Rate(settings.rate) if settings.rate else None
+        self._in_flight: Counter[str] = Counter()  # bytes of bodies by client, beyond small ones
         pictures = " ".join(["'self'", "data:", "blob:", *settings.image_origins])
         policy = (
             "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; font-src 'self'; "
@@ -60,11 +65,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, too_large, size = 0, False, 0  # the status of the answer, once it has begun; bytes of the body
+        # The status of the answer, once it has begun; the refusal of the body; its bytes, and those counted in flight.
+        started, too_large, size, held, client = 0, None, 0, 0, ""
 
         async def guarded_send(message: Message) -> None:
             nonlocal started
-            if too_large:
+            if too_large is not None:
                 return  # the application's answer to the truncated body
             if message["type"] == "http.response.start":
                 started = message["status"]
@@ -72,11 +78,18 @@ class Guard:
             await send(message)
 
         async def receive_within_limit() -> Message:
-            nonlocal size, too_large
+            nonlocal size, too_large, held, client
             message = await receive()
             size += len(message.get("body", b""))
             if size > self._max_body:
-                too_large = True
+                too_large = 413, self._too_large()
+            elif size > SMALL_BODY:
+                client = client or self._clients.network(scope)
+                self._in_flight[client] += size - held
+                held = size
+                if self._in_flight[client] > MAX_OF_CLIENT or self._in_flight.total() > MAX_IN_FLIGHT:
+                    too_large = 503, "too many large bodies arrive at once: try again in a second"
+            if too_large is not None:
                 raise _BodyTooLargeError
             return message
 
@@ -95,9 +108,13 @@ class Guard:
                 logger.exception("%s %s failed", scope["method"], scope["path"])
             if not started:
                 await answer_problem(guarded_send, 500, FAILED)
-        if too_large and not started:
-            too_large = False
-            await answer_problem(guarded_send, 413, self._too_large())
+        finally:
+            if held:
+                self._in_flight[client] -= held
+                self._in_flight += Counter()  # forgets clients without any
+        if too_large is not None and not started:
+            problem, too_large = too_large, None
+            await answer_problem(guarded_send, *problem)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Return the status and the reason that a request is refused with; None lets it pass."""
@@ -105,9 +122,11 @@ class Guard:
         host = headers.get(b"host", "")
         if self._is_open and _host_name(host) not in LOOPBACK:
             return 421, f"without a token this service answers requests to localhost only, not to {host!r:.80}"
+        if scope["path"] in OPEN:
+            return None
         if self._rate is not None and not self._rate.allows(self._clients.network(scope)):
             return 429, "too many requests from this address: try again in a second"
-        if not self._is_open and scope["path"] != "/healthz":
+        if not self._is_open:
             credentials = _credentials(headers.get(b"authorization", ""))
             is_admin, is_reader = _equal(credentials, self._admin_token), _equal(credentials, self._token)
             if not is_admin and not is_reader:

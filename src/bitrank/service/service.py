@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from bitrank.clicks.log import check_clicked
 from bitrank.core.checks import n_threads
 from bitrank.core.types import Weights
 from bitrank.index import Index
+from bitrank.service.access_log import AccessLog
 from bitrank.service.batching import Batches
 from bitrank.service.candidates import Candidates
 from bitrank.service.clients import Clients
@@ -36,6 +38,10 @@ from bitrank.service.store.rankings import Ranking, ranking_of
 if TYPE_CHECKING:
     from bitrank.ranking.ranker import Ranker
 
+PROBE_S = 5.0  # between two writes that show whether the database takes any
+LEAST_FREE = 2**20  # bytes on the disk of the database
+MAX_LAG = 1000  # answered pages that are not yet learned from
+MAX_LOGGED = 100  # places of a page that are logged: as many have a propensity of their own
 MAX_CODES_ON_LOOP = 200_000  # A batch of searches over more codes than this together leaves the event loop.
 
 logger = logging.getLogger("bitrank.service")
@@ -47,6 +53,10 @@ class UnknownVersionError(ValueError):
 
 class ReadOnlyError(ValueError):
     """A change of the profile hamming."""
+
+
+class FullDiskError(Exception):
+    """The disk of the database has no room."""
 
 
 class Service:
@@ -71,12 +81,8 @@ class Service:
         if ranker is not None and ranker.n_bits_ != source.index.n_bits:
             raise ValueError(f"the ranker must rank codes of {source.index.n_bits} bits, got {ranker.n_bits_}")
         self.settings = settings
-        self.store = Store(url, source.index.n_bits)
-        try:
-            self.store.check_collection(source.index)
-        except ValueError:
-            self.store.close()
-            raise
+        self.access_log = None if settings.access_log is None else AccessLog(settings.access_log)
+        self.store = Store(url, source.index.n_bits, source.index)  # last: it may migrate the database
         self.collection = Collection(source, self.store.items)
         self.searchers = ThreadPoolExecutor(n_threads(), "bitrank-search")
         self.store.profiles.add(HAMMING, Ranking(np.ones(source.index.n_bits, np.float32)), "uniform")
@@ -84,10 +90,11 @@ class Service:
         self._active: dict[str, Version] = {}
         self._applied = -1
         self._refreshing = threading.Lock()
-        self.refresh_active()
-        self._kept_sample: Sample | None = None
         self.candidates = Candidates(self.store.candidates)
         self.candidates.refresh()
+        self.refresh_active()
+        self._probed = -PROBE_S
+        self._kept_sample: Sample | None = None
         self._keep_sample()
         self.signer = Signer(self.store.secret)
         self.clients = Clients(self.store.secret, settings.proxies, settings.sessions)
@@ -123,6 +130,25 @@ class Service:
             self.link.close()
         self.searchers.shutdown()
         self.store.close()
+        if self.access_log is not None:
+            self.access_log.close()
+
+    def health(self) -> dict[str, str]:
+        """Say what works: an error of the database or of the engine is raised, and learning may lag or fail.
+
+        Whether the database takes writes is looked at every few seconds, since anybody may ask.
+        """
+        n_pages = self.store.profiles.n_pages()
+        self.collection.check_reachable()
+        if time.monotonic() > self._probed + PROBE_S:
+            free = self.store.database.n_bytes_free()
+            if free is not None and free < LEAST_FREE:
+                raise FullDiskError
+            self.store.database.check_writable()
+            self._probed = time.monotonic()
+        lag = sum(max(0, n - self.candidates.position(name)) for name, n in n_pages.items())
+        learning = "failing" if self.link.failing else "behind" if lag > MAX_LAG else None
+        return {"status": "ok"} | ({} if learning is None else {"learning": learning})
 
     def _is_long(self, n_searches: int) -> bool:
         return self.collection.is_remote or n_searches * len(self.collection) > MAX_CODES_ON_LOOP
@@ -177,11 +203,15 @@ class Service:
             applied, active = self.store.profiles.active(self._applied)
             if applied == self._applied:
                 return
-            changed = [name for name, version in self._active.items() if active[name].number != version.number]
+            changed = [name for name, version in self._active.items() if active.get(name, version).key != version.key]
+            for name, before in self._active.items():
+                now = active.get(name)
+                if now is None or (now.number == 1 and now.time > before.time):  # deleted, and perhaps made again
+                    self.candidates.forget(name)
             self._active, self._applied = active, applied
         index = self.collection.index
         if isinstance(index, Index) and (index.weights is None or DEFAULT in changed):
-            index.weights = active[DEFAULT].weights  # rows are sorted for it where that pays
+            index.weights = active[DEFAULT].ranking.weights  # rows are sorted for it where that pays
 
     def ranking(self, profile: str, version: VersionChoice) -> Chosen:
         """Return the number of a version and how it ranks; None is the active version."""
@@ -213,7 +243,7 @@ class Service:
         logged = clicks.LoggedPage(
             page.id.hex(), kind, page.shown, page.explored, clicked, name, version, page.client or None
         )
-        return logged, *self.log_page(logged, page.query, signed=True)
+        return logged, *self.log_page(logged, page.query, signed=page.teaches)
 
     def log_page(self, logged: clicks.LoggedPage, query: SearchQuery, *, signed: bool) -> tuple[bool, int]:
         """Log an answered page without the items that are gone; returns whether its key is new, and the count."""
@@ -224,6 +254,7 @@ class Service:
         kept = [(item, flag) for item, flag in zip(logged.shown, logged.explored, strict=True) if item not in missing]
         if not kept:
             raise ValueError(f"shown must hold items of this collection, got {logged.shown[0]} and no other of it")
+        kept = kept[:MAX_LOGGED]
         logged = logged._replace(shown=[item for item, _ in kept], explored=[flag for _, flag in kept])
         clicked = set(logged.clicked)
         page = clicks.Page(

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import ipaddress
 import os
-from dataclasses import dataclass
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+TOKEN_LIFETIME_S = 24 * 3600  # of the token of a page
 _MIN_TOKEN = 16
+
+
+class Retention(NamedTuple):
+    """How much of the log of a profile is kept; 0 is no limit."""
+
+    pages: int = 1_000_000
+    days: float = 0.0
+    bytes: int = 2**31
+    client_pages: int = 20_000
 
 
 @dataclass(frozen=True)
@@ -36,6 +52,7 @@ class Settings:
     canary: float = 0.05  # share of the pages of a version learned from clicks that Hamming distance ranks instead
     auto_rollback: bool = True
     min_clients: int = 1  # nothing is decided by clicks of fewer
+    retention: Retention = field(default_factory=Retention)
     random_state: int | None = None
 
     def __post_init__(self) -> None:
@@ -43,6 +60,9 @@ class Settings:
             value = getattr(self, name)
             if not value >= 0:
                 raise ValueError(f"{name} must be at least 0, got {value}")
+        for name, limit in self.retention._asdict().items():
+            if not limit >= 0:
+                raise ValueError(f"keep_{name} must be at least 0, got {limit}")
         if self.explore > self.page_size:
             raise ValueError(f"explore must be at most {self.page_size}, the places of a page, got {self.explore}")
         if self.min_clients < 1:
@@ -50,9 +70,9 @@ class Settings:
         if not self.canary <= 1:
             raise ValueError(f"canary must be from 0 to 1, got {self.canary}")
         for token in (self.token, self.admin_token):
-            if token is not None and (len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable()):
+            if token is not None and (len(token) < _MIN_TOKEN or not re.fullmatch("[!-~]*", token)):
                 raise ValueError(
-                    f"a token must be at least {_MIN_TOKEN} printable ASCII characters; make one by "
+                    f"a token must be at least {_MIN_TOKEN} printable ASCII characters without spaces; make one by "
                     "`openssl rand -hex 16`"
                 )
         if self.token is not None and self.token == self.admin_token:
@@ -88,3 +108,19 @@ def sqlite_url(folder: Path) -> str:
     """Create a folder that only its owner can read, and return the URL of the database in it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return f"sqlite:///{folder.resolve() / 'bitrank.db'}"
+
+
+@contextmanager
+def claim(folder: Path) -> Iterator[None]:
+    """Keep other services from the database in a folder, until the last process of this one has ended."""
+    with open(folder / "bitrank.lock", "a") as file:
+        end = time.monotonic() + 5  # the workers of a parent that was killed end within a moment
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise ValueError(f"the folder must be of one service at a time, got {folder}, in use") from None
+                time.sleep(0.05)
+        yield

@@ -20,11 +20,13 @@ from PIL import Image
 from bitrank.clicks.exploration import SAMPLE_SIZE
 from bitrank.collection import Collection
 from bitrank.core.lazy import import_extra
+from bitrank.core.types import Ids
 from bitrank.datasets import DIGIT_CODES, DIGIT_HASHER, Digits, digits
 from bitrank.hashing import load_hasher
 from bitrank.index import Index
 from bitrank.service import images
 from bitrank.service.engine_index import EngineIndex
+from bitrank.service.filtering import Filter
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
@@ -49,9 +51,13 @@ class Items(Protocol):
     """Titles, images and payloads by id."""
 
     has_images: bool
+    columns: frozenset[str]  # of the payloads
 
     def descriptions(self, ids: list[int]) -> list[Description]:
         """Describe each item."""
+
+    def matching(self, wanted: Filter) -> Ids:
+        """Ids of the items whose payloads match, in any order."""
 
     def picture(self, item: int) -> tuple[bytes, str] | None:
         """Read the picture of an item and its media type, where the source itself holds it."""
@@ -146,10 +152,15 @@ class NoItems:
     """The items of a collection that is codes only."""
 
     has_images = False
+    columns: frozenset[str] = frozenset()
 
     def descriptions(self, ids: list[int]) -> list[Description]:
         """Describe each item: nothing is known."""
         return [NO_DESCRIPTION] * len(ids)
+
+    def matching(self, wanted: Filter) -> Ids:
+        """Return no ids."""
+        return np.empty(0, np.int64)
 
     def picture(self, item: int) -> None:
         """Return None: there are no pictures."""
@@ -159,9 +170,14 @@ class DigitItems:
     """The embedded digits, dark ink on white paper."""
 
     has_images = True
+    columns = frozenset(["label"])
 
     def __init__(self, data: Digits) -> None:
         self._data = data
+
+    def matching(self, wanted: Filter) -> Ids:
+        """Ids of the digits whose labels match."""
+        return np.flatnonzero(wanted.join(lambda part: part.holds_for(np.asarray(self._data.labels))))
 
     def descriptions(self, ids: list[int]) -> list[Description]:
         """Describe each digit by its label and picture."""
@@ -196,6 +212,11 @@ class CollectionItems:
         self._folded = {names.get(item, item): Description(*row) for item, *row in rows}
         self._items = items
         self.has_images = items.has_images or any(known.image is not None for known in self._folded.values())
+        self.columns = items.columns.union(*(known.payload for known in self._folded.values()))
+
+    def matching(self, wanted: Filter) -> Ids:
+        """Ids of the items whose payloads match."""
+        return override(self._items.matching(wanted), self._folded, wanted)
 
     def descriptions(self, ids: list[int]) -> list[Description]:
         """Describe each item, by its id at least where that is no whole number."""
@@ -236,6 +257,28 @@ class ParquetItems:
         self._ids = ids[self._order].astype(np.int64)
         self._table = self._table.drop_columns(["id"]).combine_chunks()
         self.has_images = "image" in columns and self._table["image"].null_count < len(ids)
+        self.columns = frozenset(columns) - {"id", "title", "image"}
+
+    def matching(self, wanted: Filter) -> Ids:
+        """Ids of the rows whose payloads match."""
+        found: Ids = self._ids[wanted.join(self._matching_rows)[self._order]]
+        return found
+
+    def _matching_rows(self, part: Filter) -> npt.NDArray[np.bool_]:
+        """Rows of the table for which the conditions on one column hold: distinct values are looked at once."""
+        if part.column not in self.columns:
+            return np.zeros(len(self._ids), bool)
+        column = self._table[part.column]
+        types = import_extra("pyarrow.types", "service")
+        if types.is_integer(column.type) or types.is_floating(column.type):
+            known = column.is_valid().to_numpy()
+            return np.asarray(part.holds_for(column.fill_null(0).to_numpy()) & known)
+        if types.is_nested(column.type):
+            return np.array([part.holds(_to_json(value)) for value in column.to_pylist()], bool)
+        encoded = column.dictionary_encode().combine_chunks()
+        flags = [part.holds(_to_json(value)) for value in encoded.dictionary.to_pylist()]
+        rows: npt.NDArray[np.int64] = encoded.indices.fill_null(len(flags)).to_numpy(zero_copy_only=False)
+        return np.array([*flags, False])[rows]
 
     def descriptions(self, ids: list[int]) -> list[Description]:
         """Describe each item as the file does; items that it does not name have no description."""
@@ -246,6 +289,13 @@ class ParquetItems:
 
     def picture(self, item: int) -> None:
         """Return None: a Parquet file names pictures and does not hold them."""
+
+
+def override(ids: Ids, later: dict[int, Description], wanted: Filter) -> Ids:
+    """Ids that match a filter, where some items have later payloads."""
+    kept = ids[~np.isin(ids, list(later))] if later else ids
+    found = [item for item, known in later.items() if wanted.matches(known.payload)]
+    return np.concatenate([kept, np.array(found, np.int64)])
 
 
 def _describe(row: dict[str, Any]) -> Description:

@@ -54,11 +54,12 @@ export const rollback = (profile) => once(`${named(profile)}/rollback`);
 export const unanswered = (profile) => call("GET", `${named(profile)}/unanswered`);
 export const quality = (profile) => call("GET", `${named(profile)}/quality`);
 
-export function searchImage(blob, { chosen = [], continues, ...options }) {
+export function searchImage(blob, { chosen = [], continues, filter, ...options }) {
   const form = new FormData();
   if (continues !== undefined) form.append("continues", continues);
   form.append("file", blob, "picture");
   const parts = new URLSearchParams(options);
+  if (filter !== undefined) parts.set("filter", JSON.stringify(filter));
   for (const id of chosen) parts.append("chosen", id);
   return call("POST", `search/image?${parts}`, form);
 }

@@ -3,12 +3,13 @@
 import * as api from "./api.js";
 import { qualityChart, weightsChart } from "./charts.js";
 import { find, make, plural } from "./dom.js";
+import { parse } from "./filter.js";
 import { moves, picture, ranks, render } from "./results.js";
 import { showGain } from "./gain.js";
 import { Sketch } from "./sketch.js";
 import { versionsTable } from "./versions.js";
 
-const page = { collection: null, profile: "default", ask: null, answers: {}, liked: new Map(), unsent: [] };
+const page = { collection: null, profile: "default", ask: null, answers: {}, liked: new Map(), unsent: [], filter: undefined, offset: 0 };
 const sketch = new Sketch(find("draw"));
 const form = find("search");
 
@@ -56,20 +57,34 @@ function act(action) {
 async function search(ask) {
   await send().catch(complain);
   const liked = new Map();
-  const [hamming, learned] = await Promise.all([ask({ profile: "hamming", explore: 0 }), ask(learnedBy(liked))]);
+  const [hamming, learned] = await Promise.all([ask({ profile: "hamming", explore: 0, ...part() }), ask(learnedBy(liked))]);
   Object.assign(page, { ask, answers: { hamming, learned }, liked });
   await showQuery(learned.query);
   show("hamming", new Map());
   show("learned", new Map());
   offer();
-  say(`${plural(learned.results.length, "result")} for ${find("query-title").textContent}.`);
+  find("previous").hidden = !page.offset;
+  find("next").hidden = learned.results.length < page.collection.page_size;
+  say(`${plural(learned.results.length, "result")}${page.offset ? ` from ${page.offset + 1}` : ""} for ${find("query-title").textContent}.`);
 }
 
 // With "your choices" every choice counts at once: in the candidate, and in weights adapted to this query. The active
 // version has passed the gate.
 function learnedBy(liked) {
   const version = find("which").value;
-  return { profile: page.profile, ...(version && { version, chosen: [...liked.keys()].slice(-20) }) };
+  return { profile: page.profile, ...part(), ...(version && { version, chosen: [...liked.keys()].slice(-20) }) };
+}
+
+// The part of the results that is shown.
+function part() {
+  return { ...(page.filter && { filter: page.filter }), ...(page.offset && { offset: page.offset }) };
+}
+
+function turn(by) {
+  return act(async () => {
+    page.offset = Math.max(0, page.offset + by * page.collection.page_size);
+    await search(page.ask);
+  });
 }
 
 function show(column, moved) {
@@ -99,13 +114,21 @@ async function runQuery(query) {
 
 function searchBy(query) {
   return act(async () => {
+    narrow();
     await runQuery(query);
     history.pushState(null, "", address(query));
   });
 }
 
+// Reads the filter; the next results are the first.
+function narrow() {
+  page.offset = 0;
+  page.filter = parse(find("filter").value);
+}
+
 function address(query) {
   const parts = new URLSearchParams(query);
+  if (page.filter) parts.set("filter", find("filter").value);
   if (page.profile !== "default") parts.set("profile", page.profile);
   return `?${parts}`;
 }
@@ -113,6 +136,7 @@ function address(query) {
 async function searchByPicture() {
   const file = find("file").files[0];
   if (!file && sketch.empty) throw new api.ServiceError(0, "Choose a picture or draw one first.");
+  narrow();
   const blob = file ?? (await sketch.picture());
   page.asked = file ? file.name : "Your drawing";
   page.preview = await preview(blob);
@@ -245,6 +269,8 @@ find("random").addEventListener("click", () =>
     if (item) searchBy({ item: item.id });
   }),
 );
+find("previous").addEventListener("click", () => turn(-1));
+find("next").addEventListener("click", () => turn(1));
 find("teach").addEventListener("click", () => act(teach));
 find("clear").addEventListener("click", () => sketch.clear());
 // The last of the two counts: a drawing takes the place of a file, and a file that of a drawing.
@@ -279,6 +305,8 @@ const fromAddress = () => act(searchFromAddress);
 
 async function searchFromAddress() {
   const asked = new URLSearchParams(location.search);
+  find("filter").value = asked.get("filter") ?? "";
+  narrow();
   if (asked.has("code")) return runQuery({ code: asked.get("code") });
   if (asked.has("item")) return runQuery({ item: Number(asked.get("item")) });
   const [first] = (await api.items(0, 1)).items;
@@ -294,6 +322,8 @@ function start() {
     page.profile = known ? wanted : "default";
     find("collection").textContent = `${collection.name}: ${plural(collection.n_items, "item")}, ${collection.n_bits} bits`;
     find("code-label").textContent = `Code: ${Math.ceil(collection.n_bits / 8) * 2} hex digits, or base64`;
+    find("narrow").hidden = !collection.columns.length;
+    find("filter-label").textContent = `Filter: conditions joined by “and” on ${collection.columns.join(", ")}`;
     find("mode-picture").hidden = !collection.image_search;
     find("profile").replaceChildren(
       ...profiles.filter(({ name }) => name !== "hamming").map(({ name }) => make("option", { selected: name === page.profile }, name)),

@@ -14,11 +14,12 @@ function tieSizes(results) {
 // The rank of each item, the same for all items of a tie. Explored items have none: they are not part of the ranking.
 export function ranks(answer) {
   const first = new Map();
+  const start = answer.results[0]?.rank ?? 1;
   return new Map(
     answer.results
       .filter((result) => !result.explored)
       .map((result, place) => {
-        if (!first.has(result.distance)) first.set(result.distance, place + 1);
+        if (!first.has(result.distance)) first.set(result.distance, result.tie < start ? result.tie : place + start);
         return [result.id, first.get(result.distance)];
       }),
   );

@@ -44,6 +44,7 @@ def routes(service: Service) -> APIRouter:
             image_search=collection.takes_images,
             page_size=service.settings.page_size,
             explore=service.settings.explore,
+            columns=sorted(collection.columns),
         )
 
     @router.get("/items")

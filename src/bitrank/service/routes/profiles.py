@@ -15,7 +15,7 @@ from bitrank.service import schemas
 from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
 from bitrank.service.service import Service
 from bitrank.service.store import profiles as stored_versions
-from bitrank.service.store.profiles import HAMMING, Version, active_stack
+from bitrank.service.store.profiles import DEFAULT, HAMMING, Version, active_stack
 from bitrank.service.store.rankings import Ranking
 from bitrank.service.store.requests import Outcome, RequestKey
 
@@ -76,7 +76,13 @@ def routes(service: Service) -> APIRouter:
         service.refresh_active()  # only now, so that it knows all these profiles
         return [show(name, n) for name, n in n_pages.items()]
 
-    @router.put("/profiles/{name}", responses={201: {"model": schemas.ProfileShown, "description": "Created"}})
+    @router.put(
+        "/profiles/{name}",
+        responses={
+            201: {"model": schemas.ProfileShown, "description": "Created"},
+            409: {"model": schemas.Problem, "description": "It exists, and has other weights"},
+        },
+    )
     def make(
         name: Name, response: Response, once: Once, body: schemas.WeightsGiven | None = None
     ) -> schemas.ProfileShown:
@@ -105,6 +111,19 @@ def routes(service: Service) -> APIRouter:
             raise HTTPException(409, f"profile {name!r} exists: give it weights by POST /profiles/{name}/versions")
         service.refresh_active()
         return show(name, n_pages.get(name, 0))
+
+    @router.delete("/profiles/{name}", status_code=204)
+    def delete(name: Name, once: Once) -> None:
+        """Delete a profile with its versions, its answered pages, and what is known of its clients."""
+        if name in (HAMMING, DEFAULT):
+            raise HTTPException(403, f"the profile {name} cannot be deleted: it always exists")
+        with refusals():
+            done = service.store.requests.outcome(once)
+        if done is None:
+            check_profile(name)
+            service.store.requests.once(once, lambda of: {"deleted": stored_versions.delete_profile(of, name)})
+        with after_commit():
+            service.refresh_active()
 
     @router.get("/profiles/{name}/versions")
     def versions(name: Name) -> schemas.VersionList:
@@ -150,7 +169,7 @@ def routes(service: Service) -> APIRouter:
         stored = read_version(name, number)
         active = stored.number == service.active(name).number
         return schemas.VersionWhole(
-            **stored.facts(), active=active, weights=stored.weights.tolist(), clients=stored.clients
+            **stored.facts(), active=active, weights=stored.ranking.weights.tolist(), clients=stored.clients
         )
 
     @router.get("/profiles/{name}/candidate")
@@ -174,7 +193,9 @@ def routes(service: Service) -> APIRouter:
 
         return apply_activation(name, once, write)
 
-    @router.post("/profiles/{name}/rollback")
+    @router.post(
+        "/profiles/{name}/rollback", responses={409: {"model": schemas.Problem, "description": "At its first version"}}
+    )
     def roll_back(name: Name, once: Once) -> schemas.Active:
         """Undo the last activation; learning goes on from the version before it with later pages."""
         check_writable(name)

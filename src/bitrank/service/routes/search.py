@@ -15,6 +15,7 @@ from bitrank.clicks import LoggedPage
 from bitrank.service import schemas
 from bitrank.service.asgi import Receive, Scope, Send, answer, header
 from bitrank.service.collection import Collection, SearchQuery
+from bitrank.service.filtering import Filter
 from bitrank.service.metrics import Metrics
 from bitrank.service.routes.problems import PROBLEMS, refusals
 from bitrank.service.searching import PageRequest, Plan
@@ -58,6 +59,8 @@ class Search:
             body.chosen,
             service.clients.of(scope),
             body.continues,
+            body.filter,
+            body.offset,
         )
         if self._is_in_memory(body, asked):
             with refusals():
@@ -69,7 +72,7 @@ class Search:
     def _is_in_memory(self, body: schemas.Search, asked: PageRequest) -> bool:
         """Tell whether planning a search waits neither for the database nor for an engine or a hasher."""
         service, collection = self._service, self._service.collection
-        if body.chosen or body.continues or not service.knows(asked.profile, asked.version):
+        if body.chosen or body.continues or body.filter is not None or not service.knows(asked.profile, asked.version):
             return False
         if body.item is not None:
             return not collection.is_remote and collection.has(body.item)
@@ -125,13 +128,18 @@ def routes(service: Service, metrics: Metrics) -> APIRouter:
         version: Annotated[schemas.VersionNumber | Literal["candidate"] | None, Query()] = None,
         explore: Annotated[int | None, Query(ge=0, le=schemas.MAX_K)] = None,
         chosen: Annotated[list[schemas.Id], Query(max_length=schemas.MAX_CHOSEN)] = [],  # noqa: B006
+        offset: Annotated[int, Query(ge=0, le=schemas.MAX_OFFSET)] = 0,
+        filter: Annotated[str | None, Query(max_length=20_000, description="as of POST /search, in JSON")] = None,  # noqa: A002
         continues: Annotated[schemas.TokenText | None, Form()] = None,
     ) -> Response:
         """Find the items nearest to an uploaded picture."""
         data = await file.read()
-        asked = PageRequest(
-            k, profile or DEFAULT, version, explore, chosen, service.clients.of(request.scope), continues
-        )
+        client = service.clients.of(request.scope)
+        try:
+            wanted = None if filter is None else Filter.model_validate_json(filter)
+        except ValidationError as error:
+            raise RequestValidationError(error.errors()) from None
+        asked = PageRequest(k, profile or DEFAULT, version, explore, chosen, client, continues, wanted, offset)
         planned = await in_thread(service, lambda: collection.query_of_image(data), asked)
         return Response(await service.batches.answer(planned), media_type="application/json")
 

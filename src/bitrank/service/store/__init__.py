@@ -6,6 +6,9 @@ it returns is committed.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from bitrank.core.types import n_bytes
@@ -26,6 +29,16 @@ N_REMEMBERED = 64  # items by which a collection is known again
 class Store:
     """All reads and writes of the service, on SQLite or PostgreSQL.
 
+    Parameters
+    ----------
+    url : str
+    n_bits : int, optional
+        Bits per code; those of the database by default.
+    index : Index or EngineIndex, optional
+        The collection that the database must belong to. A sample of its items is remembered for the next time. An index
+        that was built again, with some items more or fewer, still is the same collection: half of the sample that was
+        remembered last must be in it.
+
     Examples
     --------
     >>> from bitrank.service.store.items import Item
@@ -36,42 +49,43 @@ class Store:
     >>> store.close()
     """
 
-    def __init__(self, url: str, n_bits: int | None = None) -> None:
-        self._database = Database(url, n_bits)
-        self.secret, self.n_bits = self._database.secret, self._database.n_bits
-        self.requests = RequestLog(self._database)
-        self.items = ItemStore(self._database)
-        self.pages = PageLog(self._database)
-        self.profiles = ProfileStore(self._database)
-        self.gate = GateLog(self._database)
-        self.candidates = CandidateStore(self._database)
-        self.clients = ClientStore(self._database)
-
-    def check_collection(self, index: Index | EngineIndex) -> None:
-        """Check that the database belongs to this index, and remember a sample of its items for the next time.
-
-        An index that was built again, with some items more or fewer, still is the same collection: half of the sample
-        that was remembered last must be in it.
-        """
-        if len(index) == 0:
-            return
-        all_ids, width = np.sort(index.ids), n_bytes(index.n_bits)
-        ids = all_ids[np.unique(np.linspace(0, len(all_ids) - 1, N_REMEMBERED).astype(np.int64))]
-        sample = ids.astype("<i8").tobytes() + index.codes(ids).tobytes()
-        kept = self._database.remember("sample", sample)
-        n = len(kept) // (8 + width)
-        kept_ids = np.frombuffer(kept, "<i8", n)
-        kept_codes = np.frombuffer(kept, np.uint8, offset=8 * n).reshape(n, width)
-        present = np.isin(kept_ids, all_ids)
-        same = int((index.codes(kept_ids[present]) == kept_codes[present]).all(axis=1).sum())
-        if 2 * same < n:
-            raise ValueError(
-                f"the database must be that of this collection, got one of another: {same} of {n} of its items are the "
-                "same; choose another with --data or --db"
-            )
-        if sample != kept:
-            self._database.replace("sample", sample)
+    def __init__(self, url: str, n_bits: int | None = None, index: Index | EngineIndex | None = None) -> None:
+        known = index is not None and len(index) > 0
+        self.database = Database(url, n_bits, partial(_check_sample, index) if known else None)
+        self.secret, self.n_bits = self.database.secret, self.database.n_bits
+        self.requests = RequestLog(self.database)
+        self.items = ItemStore(self.database)
+        self.pages = PageLog(self.database)
+        self.profiles = ProfileStore(self.database)
+        self.gate = GateLog(self.database)
+        self.candidates = CandidateStore(self.database)
+        self.clients = ClientStore(self.database)
+        if known:
+            sample = _sample_of(index)
+            if self.database.remember("sample", sample) != sample:
+                self.database.replace("sample", sample)
 
     def close(self) -> None:
         """Close all connections."""
-        self._database.close()
+        self.database.close()
+
+
+def _sample_of(index: Any) -> bytes:
+    """Ids of some items, evenly, and their codes."""
+    ids = index.ids
+    ids = ids[np.unique(np.linspace(0, len(ids) - 1, N_REMEMBERED).astype(np.int64))]
+    return bytes(ids.astype("<i8").tobytes() + index.codes(ids).tobytes())
+
+
+def _check_sample(index: Any, kept: bytes) -> None:
+    """Check that an index holds half of a sample."""
+    width = n_bytes(index.n_bits)
+    n = len(kept) // (8 + width)
+    ids, codes = np.frombuffer(kept, "<i8", n), np.frombuffer(kept, np.uint8, offset=8 * n).reshape(n, width)
+    present = np.isin(ids, index.ids)
+    same = int((index.codes(ids[present]) == codes[present]).all(axis=1).sum())
+    if 2 * same < n:
+        raise ValueError(
+            f"the database must be that of this collection, got one of another: {same} of {n} of its items are the "
+            "same; choose another with --data or --db"
+        )

@@ -17,7 +17,7 @@ from bitrank.clicks.robust import Facts
 from bitrank.core.types import Codes, n_bytes
 from bitrank.service.store.clients import write_facts
 from bitrank.service.store.database import Database, last_change, next_change
-from bitrank.service.store.rankings import Ranking, from_bytes, to_bytes
+from bitrank.service.store.rankings import Ranking
 from bitrank.service.store.tables import blobs, candidates, pages_set_aside
 
 SAMPLE = "sample to learn with"
@@ -70,7 +70,11 @@ class CandidateStore:
 
     def publish(self, publications: Iterable[Publication], aside: Iterable[PageSetAside]) -> None:
         """Publish progress, new candidates and pages set aside; a learner that is behind another changes nothing."""
-        rows = [(entry, _ranking_values(entry.candidate) if entry.is_new else {}) for entry in publications]
+        nothing: dict[str, bytes | None] = {"weights": None, "ranker": None}
+        rows = [
+            (entry, ({} if not entry.is_new else nothing if entry.candidate is None else entry.candidate.columns()))
+            for entry in publications
+        ]
         with self._database.write() as connection:
             change = next_change(connection, "candidates")  # others that publish wait here
             for (profile, progress, _, _, facts), ranking in rows:
@@ -111,9 +115,7 @@ class CandidateStore:
         query = sa.select(candidates.c.weights, candidates.c.ranker).where(candidates.c.profile == profile)
         with self._database.read() as connection:
             row = connection.execute(query).first()
-        if row is None or row.weights is None:
-            return None
-        return Ranking(np.frombuffer(row.weights, "<f4").astype(np.float32), from_bytes(row.ranker))
+        return None if row is None or row.weights is None else Ranking.of_row(row)
 
     def set_aside(self, profile: str) -> set[int]:
         """Read the numbers of the pages that could not be learned from."""
@@ -148,9 +150,3 @@ class CandidateStore:
                 return last, None
             value = connection.execute(sa.select(blobs.c.value).where(blobs.c.name == SAMPLE)).scalar_one()
         return last, np.frombuffer(value, np.uint8).reshape(-1, n_bytes(self._database.n_bits))
-
-
-def _ranking_values(ranking: Ranking | None) -> dict[str, bytes | None]:
-    if ranking is None:
-        return {"weights": None, "ranker": None}
-    return {"weights": ranking.weights.astype("<f4").tobytes(), "ranker": to_bytes(ranking.ranker)}

@@ -35,6 +35,15 @@ class ClientStore:
             for row in rows
         }
 
+    def n_pages(self) -> dict[str, dict[str, tuple[int, bool]]]:
+        """Read per profile and client the number of pages, and whether its clicks go against the rest."""
+        columns = clients.c.profile, clients.c.client, clients.c.n_pages, clients.c.left_out
+        found: dict[str, dict[str, tuple[int, bool]]] = {}
+        with self._database.read() as connection:
+            for profile, client, n, left_out in connection.execute(sa.select(*columns)):
+                found.setdefault(profile, {})[client] = n, left_out
+        return found
+
     def blocked(self, after: int = -1) -> tuple[int, set[str] | None]:
         """Read the number of the last change and, if it is not `after`, the clients who are blocked."""
         with self._database.read() as connection:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
+import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,7 +21,10 @@ from bitrank.service.store.tables import blobs, changes, facts
 
 LOCK_TIMEOUT_S = 2.0  # How long a writer waits for another process before it gives up, with nothing written.
 SCHEMA = "bitrank"  # In PostgreSQL, where others may have tables of the same names.
+_N_BITS = sa.select(facts.c.value).where(facts.c.name == "n_bits")
 PREPARING = 0x62697472616E6B01  # Advisory lock of PostgreSQL, held while tables are created or migrated.
+
+logger = logging.getLogger("bitrank.service")
 
 
 class UnknownOutcomeError(Exception):
@@ -35,6 +41,8 @@ class Database:
     n_bits : int, optional
         Bits per code; a database of codes with another number is refused. By default, those of the database, which
         must have been used before.
+    check : callable, optional
+        Called with the sample of a collection that the database knows, before anything is migrated; it may refuse.
 
     Attributes
     ----------
@@ -44,12 +52,12 @@ class Database:
         A key that never leaves the database and its services. It signs page tokens.
     """
 
-    def __init__(self, url: str, n_bits: int | None = None) -> None:
+    def __init__(self, url: str, n_bits: int | None = None, check: Callable[[bytes], None] | None = None) -> None:
         self._engine, self._write_lock = connect(url)
         self._writer = self._engine.execution_options(writes=True)
         self.secret, self.n_bits = b"", 0
         try:
-            self._prepare(n_bits)
+            self._prepare(n_bits, check)
         except BaseException:
             self.close()
             raise
@@ -102,7 +110,34 @@ class Database:
         with self.write() as connection:
             connection.execute(sa.update(blobs).where(blobs.c.name == name).values(value=value))
 
-    def _prepare(self, n_bits: int | None) -> None:
+    def check_writable(self) -> None:
+        """Write something, as long as there is room and the disk takes writes."""
+        with self.write() as connection:
+            next_change(connection, "probe")
+
+    def shrink(self) -> None:
+        """Give the room of what was deleted back to the disk; PostgreSQL does so by itself."""
+        if self._engine.dialect.name == "sqlite":
+            path = str(self._engine.url.database)
+            with self._write_lock, closing(sqlite3.connect(path, isolation_level=None)) as connection:
+                connection.execute("VACUUM")
+
+    def n_bytes(self) -> int:
+        """Size of the database."""
+        with self.read() as connection:
+            if self._engine.dialect.name == "postgresql":
+                size = "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE c.relkind = 'r' AND "
+                query = sa.text(size + "c.relnamespace = to_regnamespace(:schema)")
+                return int(connection.execute(query, {"schema": SCHEMA}).scalar_one() or 0)
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            return int(pages) * int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+
+    def n_bytes_free(self) -> int | None:
+        """Free room on the disk of the database, where that is this machine's."""
+        path = self._engine.url.database
+        return shutil.disk_usage(Path(path).parent).free if path and self._engine.dialect.name == "sqlite" else None
+
+    def _prepare(self, n_bits: int | None, check: Callable[[bytes], None] | None) -> None:
         """Create or migrate the tables; of several processes that start at once, one does."""
         try:
             with self.write() as connection:
@@ -110,21 +145,51 @@ class Database:
                     connection.execute(sa.text("SET LOCAL lock_timeout = 0"))
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(PREPARING)))
                     create_schema(connection)
-                migrations.prepare(connection)
+                stored = migrations.stored_format(connection)
+                if stored:
+                    self._check(connection, n_bits, check)
+                if 0 < stored < migrations.FORMAT:
+                    place = migrations.keep_copy(connection, stored, SCHEMA)
+                    logger.warning("the database had format %s: it is migrated, a copy is kept in %s", stored, place)
+                if stored < migrations.FORMAT:
+                    migrations.prepare(connection, stored)
                 if n_bits is not None:
                     _insert_once(connection, facts, "n_bits", n_bits)
-                for name in ("items", "versions", "candidates", "sample", "blocked"):
+                for name in ("items", "versions", "candidates", "sample", "blocked", "probe"):
                     _insert_once(connection, changes, name, 0)
                 _insert_once(connection, blobs, "secret", secrets.token_bytes(32))
                 self.secret = connection.execute(sa.select(blobs.c.value).where(blobs.c.name == "secret")).scalar_one()
-                stored_n_bits = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "n_bits"))
+                self.n_bits = int(connection.scalar(_N_BITS) or 0)
         except sa.exc.DBAPIError as error:
             raise ConnectionError(f"the database cannot be used: {error.orig}") from None
-        self.n_bits = int(stored_n_bits or 0)
-        if self.n_bits != (n_bits or self.n_bits):
+
+    def _check(self, connection: sa.Connection, n_bits: int | None, check: Callable[[bytes], None] | None) -> None:
+        """Refuse a database of other codes, before anything changes."""
+        known = connection.scalar(_N_BITS)
+        if n_bits is not None and known not in (None, n_bits):
             raise ValueError(
-                f"the database must have n_bits {n_bits}, got one with {stored_n_bits}: choose another with --data"
+                f"the database must have n_bits {n_bits}, got one with {known}: choose another with --data"
             )
+        if check is not None and sa.inspect(connection).has_table(blobs.name):  # older formats knew no sample
+            sample = connection.scalar(sa.select(blobs.c.value).where(blobs.c.name == "sample"))
+            if sample is not None:
+                check(bytes(sample))
+
+
+def check_sound(url: str) -> None:
+    """Refuse a file of SQLite that is damaged, which would show much later only."""
+    path = sa.make_url(url).database
+    if path is None or not Path(path).exists():
+        return
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError:  # locked, say: whoever opens it next says so
+        return
+    except sqlite3.DatabaseError as error:
+        found = str(error)
+    if found != "ok":
+        raise ValueError(f"the database must be sound, got damage in {path}: {found:.200}; restore a backup")
 
 
 def create_schema(connection: sa.Connection) -> None:

@@ -12,8 +12,12 @@ import sqlalchemy as sa
 
 from bitrank.clicks import LoggedPage, Page
 from bitrank.core.codes import signs
+from bitrank.service.settings import TOKEN_LIFETIME_S, Retention
 from bitrank.service.store.database import Database
 from bitrank.service.store.tables import pages, profiles
+
+_CLIENT = sa.func.coalesce(pages.c.client, pages.c.key)
+_ROW_BYTES = 200  # of a row without what was shown
 
 
 class PageLog:
@@ -52,27 +56,46 @@ class PageLog:
         return self._rows(sa.and_(pages.c.profile == profile, pages.c.number.in_(numbers)), len(numbers))
 
     def _rows(self, condition: sa.ColumnElement[bool], limit: int) -> list[Any]:
-        query = sa.select(pages).where(condition).order_by(pages.c.number).limit(limit)
+        query = sa.select(pages).where(condition, pages.c.shown != "").order_by(pages.c.number).limit(limit)
         with self._database.read() as connection:
             return list(connection.execute(query))
 
     def newest(self, profile: str, after: int, n: int) -> list[int]:
         """Numbers of the newest pages after a page, at most n; no client has more of them than it must."""
-        name = sa.func.coalesce(pages.c.client, pages.c.key)
-        query = sa.select(pages.c.number, name).where(pages.c.profile == profile, pages.c.number > after)
+        later = sa.and_(pages.c.profile == profile, pages.c.number > after, pages.c.shown != "")
+        query = sa.select(pages.c.number, _CLIENT).where(later)
         with self._database.read() as connection:
             known = [(int(number), client) for number, client in connection.execute(query)]
-        counts = np.sort(np.array([*Counter(client for _, client in known).values()], np.int64))
-        if counts.sum() > n:
-            most = next(m for m in range(counts[-1], -1, -1) if np.minimum(counts, m).sum() <= n)
-            taken: Counter[str] = Counter()
-            kept = []
-            for number, client in sorted(known, reverse=True):
-                taken[client] += 1
-                if taken[client] <= most:
-                    kept.append((number, client))
-            known = kept
-        return sorted(number for number, _ in known)
+        return _newest(known, n)
+
+    def prune(self, profile: str, keep: Retention) -> int:
+        """Forget the pages of a profile that are too old or too many; returns how many.
+
+        Where there are too many, the busiest clients lose their oldest. The key of a page stays for as long as its
+        token lives, so that the page cannot be answered again.
+        """
+        size = sa.func.length(pages.c.shown) + sa.func.length(pages.c.shown_codes) + _ROW_BYTES
+        query = sa.select(pages.c.number, _CLIENT, pages.c.time, size).where(pages.c.profile == profile)
+        now = time.time()
+        with self._database.read() as connection:
+            rows = connection.execute(query.where(pages.c.shown != "").order_by(pages.c.number)).all()
+        oldest = now - 86400 * keep.days if keep.days else 0.0
+        known = [(int(number), client) for number, client, seconds, _ in rows if seconds >= oldest]
+        n = min(
+            keep.pages or len(rows),
+            int(keep.bytes * len(rows) / sum(row[3] for row in rows)) if rows and keep.bytes else len(rows),
+        )
+        kept = set(_newest(known, n, keep.client_pages or n))
+        gone = [(int(row.number), row.time) for row in rows if row.number not in kept]
+        forgotten = {"shown": "", "shown_codes": b"", "magnitudes": None}
+        for start in range(0, len(gone), 500):  # writers wait for one part at most
+            of_part = pages.c.number.in_([number for number, _ in gone[start : start + 500]])
+            with self._database.write() as connection:
+                connection.execute(sa.update(pages).where(pages.c.profile == profile, of_part).values(forgotten))
+        with self._database.write() as connection:
+            is_over = pages.c.time < now - TOKEN_LIFETIME_S
+            connection.execute(sa.delete(pages).where(pages.c.profile == profile, pages.c.shown == "", is_over))
+        return len(gone)
 
     def answered(self, profile: str, items: list[int]) -> set[int]:
         """Tell which items were the query of a page of a profile."""
@@ -81,27 +104,46 @@ class PageLog:
             return set(connection.execute(query.distinct()).scalars())
 
 
+def _newest(known: list[tuple[int, str]], n: int, most: int | None = None) -> list[int]:
+    """Numbers of the newest of some pages, at most n, and of no client more than it must be, or than `most`."""
+    counts = np.array([*Counter(client for _, client in known).values()], np.int64)
+    most = int(counts.max(initial=0)) if most is None else most
+    further = 0  # clients who keep one page more
+    if np.minimum(counts, most).sum() > n:
+        most = next(m for m in range(most, -1, -1) if np.minimum(counts, m).sum() <= n)
+        further = n - int(np.minimum(counts, most).sum())
+    taken: Counter[str] = Counter()
+    kept = []
+    for number, client in sorted(known, reverse=True):
+        taken[client] += 1
+        if taken[client] == most + 1 and further:
+            further -= 1
+        elif taken[client] > most:
+            continue
+        kept.append(number)
+    return kept[::-1]
+
+
 def read_page(row: Any) -> Page:
     """Read the page of a row, or raise a ValueError where it cannot be learned from."""
     query = np.frombuffer(row.query_code, np.uint8)
     if row.magnitudes is not None:
         magnitudes = np.frombuffer(row.magnitudes, "<f4").astype(np.float32)
         query = signs(query[None], len(magnitudes))[0] * magnitudes
+    codes = np.frombuffer(row.shown_codes, np.uint8).reshape(-1, len(row.query_code))
     shown = json.loads(row.shown)
-    return Page(
-        query,
-        np.frombuffer(row.shown_codes, np.uint8).reshape(-1, len(row.query_code)),
-        np.array([place["clicked"] for place in shown], bool),
-        np.array([place["explored"] for place in shown], bool),
-        row.client,
-    )
+    clicked, explored = np.zeros(len(codes), bool), np.zeros(len(codes), bool)
+    if isinstance(shown, dict):
+        clicked[shown["clicked"]], explored[shown["explored"]] = True, True
+    else:  # of format 7 and before
+        clicked[:], explored[:] = ([place[name] for place in shown] for name in ("clicked", "explored"))
+    return Page(query, codes, clicked, explored, row.client)
 
 
 def _row(logged: LoggedPage, page: Page, signed: bool, number: int) -> dict[str, Any]:
-    shown = [
-        {"id": item, "explored": explored, "clicked": clicked}
-        for item, explored, clicked in zip(logged.shown, page.explored.tolist(), page.clicked.tolist(), strict=True)
-    ]
+    places = {
+        name: flags.nonzero()[0].tolist() for name, flags in (("explored", page.explored), ("clicked", page.clicked))
+    }
     return {
         "key": logged.key,
         "profile": logged.profile,
@@ -111,7 +153,7 @@ def _row(logged: LoggedPage, page: Page, signed: bool, number: int) -> dict[str,
         "query_item": logged.query.get("item"),
         "query_code": page.query_code.tobytes(),
         "magnitudes": np.abs(page.query).astype("<f4").tobytes() if page.query.dtype.kind == "f" else None,
-        "shown": json.dumps(shown),
+        "shown": json.dumps({"ids": logged.shown, **places}, separators=(",", ":")),
         "shown_codes": page.shown_codes.tobytes(),
         "signed": signed,
         "client": logged.client,

@@ -5,18 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import sqlalchemy as sa
 
-from bitrank.core.types import Weights
 from bitrank.service.store.database import Database, last_change, next_change
-from bitrank.service.store.rankings import Ranking, from_bytes, is_same, kind_of, to_bytes
-from bitrank.service.store.tables import activations, profiles, versions
-
-if TYPE_CHECKING:
-    from bitrank.ranking.ranker import Ranker
+from bitrank.service.store.rankings import Ranking, kind_of
+from bitrank.service.store.tables import activations, metadata, profiles, versions
 
 HAMMING = "hamming"  # read-only: uniform weights, for comparison
 DEFAULT = "default"
@@ -29,24 +24,21 @@ class Version(NamedTuple):
     profile: str
     number: int
     time: float
-    weights: Weights
+    ranking: Ranking
     made_from: int | None
     origin: str  # "uniform", "index", "ranker", "given" or "clicks"
     n_pages: int
     figures: dict[str, Any]
-    ranker: Ranker | None = None
     clients: dict[str, float] | None = None  # who taught it, with their shares of the evidence
 
     @property
-    def ranking(self) -> Ranking:
-        """How it ranks."""
-        return Ranking(self.weights, self.ranker)
+    def key(self) -> tuple[int, float]:
+        """What tells it from others, also from those of a profile of the same name that was deleted."""
+        return self.number, self.time
 
     def facts(self) -> dict[str, Any]:
         """What is known of it apart from how it ranks."""
-        hidden = ("profile", "weights", "ranker", "clients")
-        facts = {name: value for name, value in self._asdict().items() if name not in hidden}
-        return facts | {"kind": self.ranking.kind}
+        return _facts(self) | {"kind": self.ranking.kind}
 
 
 class Activation(NamedTuple):
@@ -81,7 +73,10 @@ class ProfileStore:
         with self._database.write() as connection:
             lock_profile(connection, profile)  # others that begin with the same ranker wait here
             query = sa.select(versions).where(versions.c.profile == profile, versions.c.origin == "ranker")
-            if not any(is_same(_with_ranker(row).ranking, ranking) for row in connection.execute(query).all()):
+            columns = ranking.columns()  # of a ranker, weights are means over whatever the collection was
+            same = ["weights", "ranker"] if ranking.ranker is None else ["ranker"]
+            rows = connection.execute(query).all()
+            if not any(all(getattr(row, name) == columns[name] for name in same) for row in rows):
                 version = add_version(connection, profile, ranking, "ranker", {})
                 activate_version(connection, profile, version.number, "user")
 
@@ -89,8 +84,10 @@ class ProfileStore:
         """Read the facts of all versions of a profile, oldest first, and no ranker."""
         query = sa.select(versions).where(versions.c.profile == profile).order_by(versions.c.number)
         with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [_read_version(row, None).facts() | {"kind": kind_of(row.ranker)} for row in rows]
+            return [
+                _facts(row) | {"figures": json.loads(row.figures), "kind": kind_of(row.ranker)}
+                for row in connection.execute(query)
+            ]
 
     def n_versions(self, profile: str) -> int:
         """Count the versions of a profile."""
@@ -103,7 +100,7 @@ class ProfileStore:
         query = sa.select(versions).where(versions.c.profile == profile, versions.c.number == number)
         with self._database.read() as connection:
             row = connection.execute(query).first()
-        return None if row is None else _with_ranker(row)
+        return None if row is None else _read_version(row)
 
     def activations(self, profile: str) -> list[Activation]:
         """Read the activations of a profile, oldest first."""
@@ -127,7 +124,7 @@ class ProfileStore:
                 .join(activations, _join(activations, "version", versions))
                 .join(newest_of, _join(newest_of, "number", activations))
             )
-            return last, {row.profile: _with_ranker(row) for row in connection.execute(joined)}
+            return last, {row.profile: _read_version(row) for row in connection.execute(joined)}
 
 
 def active_stack(log: Iterable[Activation]) -> list[int]:
@@ -168,15 +165,17 @@ def roll_back(connection: sa.Connection, profile: str, reason: str = "rollback")
 
 def add_profile(connection: sa.Connection, name: str, ranking: Ranking, origin: str) -> bool:
     """Create a profile with its first version active, within a transaction; False where it exists already."""
-    now = time.time()
+    now, query = time.time(), sa.select(profiles.c.name)
+    if name in connection.execute(query).scalars().all():  # on a full disk, too, which takes no writes
+        return False
     next_change(connection, "versions")  # others that create a profile wait here, and then count this one
-    names = connection.execute(sa.select(profiles.c.name)).scalars().all()
+    names = connection.execute(query).scalars().all()
     if name in names:
         return False
     if len(names) >= MAX_PROFILES:
         raise ValueError(f"there must be at most {MAX_PROFILES} profiles, got one more")
     connection.execute(sa.insert(profiles), {"name": name, "n_pages": 0, "created": now})
-    _insert_version(connection, Version(name, 1, now, ranking.weights, None, origin, 0, {}, ranking.ranker))
+    _insert_version(connection, Version(name, 1, now, ranking, None, origin, 0, {}))
     activate_version(connection, name, 1, "start")
     return True
 
@@ -196,9 +195,7 @@ def add_version(
     newest = sa.select(sa.func.max(versions.c.number)).where(versions.c.profile == profile)
     number = int(connection.execute(newest).scalar_one()) + 1
     n_pages = n_logged if n_pages is None else n_pages
-    version = Version(
-        profile, number, time.time(), ranking.weights, made_from, origin, n_pages, figures, ranking.ranker, clients
-    )
+    version = Version(profile, number, time.time(), ranking, made_from, origin, n_pages, figures, clients)
     _insert_version(connection, version)
     return version
 
@@ -221,24 +218,31 @@ def read_activations(connection: sa.Connection, profile: str) -> list[Activation
     return [Activation(row.number, row.version, row.reason, row.n_pages, row.time) for row in connection.execute(query)]
 
 
+def delete_profile(connection: sa.Connection, name: str) -> bool:
+    """Delete a profile with all that was learned and logged, within a transaction; False where there is none."""
+    next_change(connection, "versions")
+    next_change(connection, "candidates")
+    for table in reversed(metadata.sorted_tables):
+        if "profile" in table.c:
+            connection.execute(sa.delete(table).where(table.c.profile == name))
+    return connection.execute(sa.delete(profiles).where(profiles.c.name == name)).rowcount > 0
+
+
 def _insert_version(connection: sa.Connection, version: Version) -> None:
-    row = version._asdict()
-    row |= {"weights": version.weights.astype("<f4").tobytes(), "ranker": to_bytes(version.ranker)}
-    row |= {"figures": json.dumps(version.figures)}
-    row |= {"clients": None if version.clients is None else json.dumps(version.clients)}
-    connection.execute(sa.insert(versions), row)
+    clients = None if version.clients is None else json.dumps(version.clients)
+    row = _facts(version) | {"figures": json.dumps(version.figures), "clients": clients}
+    connection.execute(sa.insert(versions), row | {"profile": version.profile} | version.ranking.columns())
 
 
-def _with_ranker(row: Any) -> Version:
-    return _read_version(row, from_bytes(row.ranker))
+def _facts(version: Any) -> dict[str, Any]:
+    """What a version, or its row, says apart from how it ranks and who taught it."""
+    return {name: getattr(version, name) for name in ("number", "time", "made_from", "origin", "n_pages", "figures")}
 
 
-def _read_version(row: Any, ranker: Ranker | None) -> Version:
-    weights = np.frombuffer(row.weights, "<f4").astype(np.float32)
-    figures = json.loads(row.figures)
+def _read_version(row: Any) -> Version:
     clients = None if row.clients is None else json.loads(row.clients)
-    facts = row.made_from, row.origin, row.n_pages, figures, ranker, clients
-    return Version(row.profile, row.number, row.time, weights, *facts)
+    learned = row.made_from, row.origin, row.n_pages, json.loads(row.figures), clients
+    return Version(row.profile, row.number, row.time, Ranking.of_row(row), *learned)
 
 
 def _join(left: sa.FromClause, column: str, right: sa.FromClause) -> Any:

@@ -1,14 +1,10 @@
-"""`Ranking`: how a version ranks, and its bytes in the database."""
+"""`Ranking`: how a version ranks, and its columns in the database."""
 
 from __future__ import annotations
 
 import io
 import json
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +39,19 @@ class Ranking(NamedTuple):
 
         return RankingSVM.from_weights(self.weights) if self.ranker is None else self.ranker
 
+    def columns(self) -> dict[str, bytes | None]:
+        """Columns of a table: the weights, and the file of the ranker, if any."""
+        file = io.BytesIO()
+        if self.ranker is not None:
+            self.ranker.save(file)
+        return {"weights": self.weights.astype("<f4").tobytes(), "ranker": file.getvalue() or None}
+
+    @classmethod
+    def of_row(cls, row: Any) -> Ranking:
+        """Read the columns of a row."""
+        ranker = None if row.ranker is None else load_ranker(io.BytesIO(row.ranker))
+        return cls(np.frombuffer(row.weights, "<f4").astype(np.float32), ranker)
+
 
 def ranking_of(ranker: Ranker, sample: Codes) -> Ranking:
     """How a ranker ranks; its weights are a mean over items of the collection as queries."""
@@ -53,40 +62,9 @@ def ranking_of(ranker: Ranker, sample: Codes) -> Ranking:
     return Ranking(np.asarray(weights.mean(axis=0), np.float32), ranker)
 
 
-def is_same(one: Ranking, other: Ranking) -> bool:
-    """Tell whether two rankings are of the same file, whatever the collection was over which weights are means."""
-    if one.ranker is None or other.ranker is None:
-        return one.ranker is other.ranker and np.array_equal(one.weights, other.weights)
-    return to_bytes(one.ranker) == to_bytes(other.ranker)
-
-
-def to_bytes(ranker: Ranker | None) -> bytes | None:
-    """A ranker as its file."""
-    if ranker is None:
-        return None
-    with _file() as path:
-        ranker.save(path)
-        return path.read_bytes()
-
-
-def from_bytes(data: bytes | None) -> Ranker | None:
-    """The ranker of a file."""
-    if data is None:
-        return None
-    with _file() as path:
-        path.write_bytes(data)
-        return load_ranker(path)
-
-
 def kind_of(data: bytes | None) -> str:
     """The class of the ranker of a file, without its arrays; "weights" where there is none."""
     if data is None:
         return "weights"
     header = json.loads(str(read_npz(io.BytesIO(data), names=["header"])["header"]))
     return str(header["name"])
-
-
-@contextmanager
-def _file() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder) / "version.ranker"
