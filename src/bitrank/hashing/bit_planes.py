@@ -222,6 +222,11 @@ class BitPlanes(Hasher):
         """Compute estimates from products of queries with the ±1 of codes, and the last bytes of the codes."""
         return self._layout.estimates(products, self._layout.f_of(tails), asked)
 
+    @property
+    def sums(self) -> tuple[npt.NDArray[np.int64], Reals]:
+        """Which sum each bit belongs to, and what it adds to or takes from it: the axes of `bitrank.index.cells`."""
+        return self._layout.sums()
+
     def scale(self, asked: Asked) -> tuple[Floats, Floats]:
         """What turns products into similarities of items with a typical correction: (first + product)·second.
 

@@ -138,6 +138,15 @@ class Layout:
             out[:, of_f] = asked.lengths2(self.axes) * self._f_weights[of_f]
         return out
 
+    def sums(self) -> tuple[Ints, Reals]:
+        """Which sum each bit belongs to, an axis or a number, and what it adds to or takes from it, where queries ask."""
+        steps = self._weights.copy()
+        of_head = np.flatnonzero(self.places[: self.n_scanned] == HEAD_W)
+        steps[of_head] = self._head_weights[of_head]
+        steps[self._f_head] = np.abs(self._f_weights[self._f_head])
+        places = self.places[: self.n_bits]
+        return np.where(places >= 0, places, self.axes.m - 1 - places), steps
+
     def f_of(self, codes: Codes) -> Reals:
         """The stored corrections of codes of any shape (…, n_bytes)."""
         if not self.tail_bytes:

@@ -14,13 +14,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.core.codes import signs
+from bitrank.core.progress import progress
 from bitrank.core.types import Codes, Ids, Weights
 
 Floats = npt.NDArray[np.float32]
 
-ROWS_PER_CELL, ROWS_PER_BLOCK = 256, 64
+# Beyond the most cells, cells hold more rows: finding the cell of a row takes a product with every centre.
+ROWS_PER_CELL, ROWS_PER_BLOCK, _MOST_CELLS = 256, 64, 1 << 14
 # Numbers per row that k-means sees, sample rows per cell, and its turns.
 _MOST_AXES, _ROWS_TO_FIT, _TURNS = 96, 24, 6
+_MANY = 100_000  # rows whose cells take seconds to find
 # Bits of a block's mean, of its radius, and of one number of the mean at most.
 _MEAN_BITS, _RADIUS_BITS, _MOST_BITS = 200, 6, 4
 # Steps of a uniform quantiser of 1 to 4 bits on a Gaussian of deviation 1.
@@ -57,16 +61,17 @@ class Cells(NamedTuple):
         n_bits = len(self.whole)
         half = (self.centers**2).sum(axis=1) / 2
         cells = np.empty(len(codes), np.int64)
-        points = np.empty((len(codes), self.whole.shape[1]), np.float32)
         together = max(64, min(8192, (1 << 25) // max(1, len(half))))
-        for start in range(0, len(codes), together):
+        steps: Iterable[int] = range(0, len(codes), together)
+        for start in progress(steps, label="rows to cells") if len(codes) > _MANY else steps:
             part = slice(start, start + together)
-            points[part] = _signs(codes[part], n_bits) @ self.whole
-            cells[part] = (points[part] @ self.centers.T - half).argmax(axis=1)
+            points = signs(codes[part], n_bits) @ self.whole
+            cells[part] = (points @ self.centers.T - half).argmax(axis=1)
         rows = np.argsort(cells, kind="stable")
         starts = np.searchsorted(cells[rows], np.arange(len(half) + 1))
         for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-            rows[start:stop] = rows[start:stop][_halved(points[rows[start:stop]], ROWS_PER_BLOCK, start)]
+            points = signs(codes[rows[start:stop]], n_bits) @ self.whole
+            rows[start:stop] = rows[start:stop][_halved(points, ROWS_PER_BLOCK, start)]
         return rows.astype(np.uint32)
 
     def means(self, heads: Codes) -> Codes:
@@ -76,26 +81,25 @@ class Cells(NamedTuple):
         for start in range(0, n_blocks, 128):
             rows = heads[start * ROWS_PER_BLOCK : (start + 128) * ROWS_PER_BLOCK]
             missing = -len(rows) % ROWS_PER_BLOCK
-            signs = _signs(np.concatenate([rows, rows[-1:].repeat(missing, axis=0)]), len(self.mean))
-            means = signs.reshape(-1, ROWS_PER_BLOCK, len(self.mean)).mean(axis=1)
-            squares = ((signs @ self.decode) ** 2).sum(axis=1).reshape(-1, ROWS_PER_BLOCK).mean(axis=1)
+            whole = signs(np.concatenate([rows, rows[-1:].repeat(missing, axis=0)]), len(self.mean))
+            means = whole.reshape(-1, ROWS_PER_BLOCK, len(self.mean)).mean(axis=1)
+            squares = ((whole @ self.decode) ** 2).sum(axis=1).reshape(-1, ROWS_PER_BLOCK).mean(axis=1)
             radii = np.sqrt(np.maximum(squares - ((means @ self.decode) ** 2).sum(axis=1), 0))
             out[start : start + 128] = self._code((means - self.mean) @ self.coded, radii)
         return out
 
-    def ask(self, signs: Floats, spread: float) -> tuple[Floats, Floats, Floats]:
+    def ask(self, queries: Floats, spread: float) -> tuple[Floats, Floats, Floats]:
         """What queries, one real per scanned bit, ask of the codes of means: reals; mean score of all rows; length."""
-        lengths = np.sqrt((signs**2) @ self.lengths) / np.float32(np.sqrt(self.decode.shape[1]))
-        numbers = (signs @ self.asked) * (self.steps[:-2] / 2)
+        lengths = np.sqrt((queries**2) @ self.lengths) / np.float32(np.sqrt(self.decode.shape[1]))
+        numbers = (queries @ self.asked) * (self.steps[:-2] / 2)
         reals = np.repeat(numbers, self.n_levels, axis=1) * _powers(self.n_levels)
         radius = (np.float32(spread) * self.steps[-2] / 2) * lengths[:, None] * _powers([_RADIUS_BITS])
-        return np.concatenate([reals, radius], axis=1).astype(np.float32), signs @ self.mean, lengths
+        return np.concatenate([reals, radius], axis=1).astype(np.float32), queries @ self.mean, lengths
 
     def radii(self, means: Codes) -> Floats:
         """Radii of blocks, as their codes have them."""
-        bits = np.unpackbits(means, axis=1, count=self.n_mean_bits)[:, -_RADIUS_BITS:]
-        signs = bits.astype(np.float32) * 2 - 1
-        out: Floats = signs @ _powers([_RADIUS_BITS]) * (self.steps[-2] / 2) + self.steps[-1]
+        bits = signs(means, self.n_mean_bits)[:, -_RADIUS_BITS:]
+        out: Floats = bits @ _powers([_RADIUS_BITS]) * (self.steps[-2] / 2) + self.steps[-1]
         return out
 
     def _code(self, coordinates: Floats, radii: Floats) -> Codes:
@@ -109,7 +113,7 @@ class Cells(NamedTuple):
 
 def rows_to_fit(n_rows: int) -> int:
     """How many rows `learn_cells` wants of so many."""
-    return max(20_000, _ROWS_TO_FIT * (n_rows // ROWS_PER_CELL))
+    return max(20_000, _ROWS_TO_FIT * min(_MOST_CELLS, n_rows // ROWS_PER_CELL))
 
 
 def learn_cells(codes: Codes, n_bits: int, n_scanned: int, n_rows: int, axes: Axes | None, seed: int = 0) -> Cells:
@@ -125,19 +129,19 @@ def learn_cells(codes: Codes, n_bits: int, n_scanned: int, n_rows: int, axes: Ax
     """
     from sklearn.cluster import KMeans
 
-    n_cells = max(1, min(n_rows // ROWS_PER_CELL, len(codes)))
+    n_cells = max(1, min(n_rows // ROWS_PER_CELL, _MOST_CELLS, len(codes)))
     axes = Axes(np.arange(n_bits), np.ones(n_bits, np.float32)) if axes is None else axes
     decode = _decoder(axes, n_bits)
-    signs = _signs(codes, n_bits)
-    _, vectors = _principal(signs @ decode)
+    rows = signs(codes, n_bits)
+    _, vectors = _principal(rows @ decode)
     whole = decode @ vectors[:, :_MOST_AXES]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fewer different codes than cells
-        means = KMeans(n_cells, init="random", n_init=1, max_iter=_TURNS, random_state=seed).fit(signs @ whole)
+        means = KMeans(n_cells, init="random", n_init=1, max_iter=_TURNS, random_state=seed).fit(rows @ whole)
     centers = means.cluster_centers_.astype(np.float32)
     centers = centers[_halved(centers, 1, 0)]
     # What is scanned is what ranks blocks.
-    heads = signs[:, :n_scanned]
+    heads = rows[:, :n_scanned]
     decode = _decoder(Axes(axes.axis[:n_scanned], axes.steps[:n_scanned]), n_scanned)
     decode = decode[:, (decode != 0).any(axis=0)]
     squares = (decode**2).sum(axis=0)
@@ -225,11 +229,6 @@ def _halved(points: Floats, unit: int, start: int) -> Ids:
     return rows
 
 
-def _signs(codes: Codes, n_bits: int) -> Floats:
-    signs: Floats = np.unpackbits(codes, axis=1, count=n_bits).astype(np.float32) * 2 - 1
-    return signs
-
-
 def _powers(n_levels: Iterable[int]) -> Floats:
     """What each bit of numbers counts, the highest first."""
     return np.array([2.0**i for n in n_levels for i in range(int(n))[::-1]], np.float32)
@@ -237,5 +236,5 @@ def _powers(n_levels: Iterable[int]) -> Floats:
 
 def signed(codes: Codes, weights: Weights | None, n_bits: int) -> Floats:
     """Queries as one real per bit."""
-    signs = _signs(codes, n_bits)
-    return signs if weights is None else signs * weights
+    out = signs(codes, n_bits)
+    return out if weights is None else out * weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
 
@@ -30,7 +30,7 @@ from bitrank.core.codes import nearest, sample_rows
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
 from bitrank.index import storage
 from bitrank.index.cells import Axes, learn_cells, rows_to_fit
-from bitrank.index.reading import Calibration, Chosen
+from bitrank.index.reading import KS, Calibration, Chosen, Searches
 from bitrank.index.segments import LANES, Order, bit_order, order_quality
 from bitrank.index.similarity import check_plain, check_similarity, search_similar
 from bitrank.index.snapshot import Asked, Snapshot
@@ -491,17 +491,23 @@ class Index:
         weights: npt.ArrayLike | None = None,
         *,
         ids: npt.ArrayLike | None = None,
+        searches: Searches | None = None,
+        order: Callable[[Ids], npt.NDArray[Any]] | None = None,
         threads: int | None = None,
     ) -> Calibration:
         """Measure what queries like these must read for each promised recall; pass it to `search`.
 
         Parameters
         ----------
-        queries : as in `search`, or heads alone for an index in two parts
+        queries : as in `search`
             About a thousand; by default rows of the index, with a margin.
         weights : as in `search`
         ids : int array of shape (n_queries,), optional
             The rows that the queries were made of, which they do not find.
+        searches : Searches, optional
+            What counts of searches whose shortlist is ordered by something else than whole codes.
+        order : callable, optional
+            What their shortlist is ordered by, for ids of shape (n_queries, n_rows); inf for -1.
 
         Examples
         --------
@@ -515,19 +521,29 @@ class Index:
         if snapshot.cells is None:
             raise ValueError("the index must have cells to be calibrated: call make_cells, got none")
         own = None if ids is None else check_ids(ids)
-        n_queries = max(200, min(MOST_QUERIES, 20_000_000 // snapshot.ranking().n_blocks))
         if queries is None:
             own = snapshot.ids()
-            own = own[sample_rows(len(own), n_queries)]
+            own = own[sample_rows(len(own), self.n_to_calibrate)]
             queries = snapshot.codes(own)
-        head = self._check_parts(queries, weights, self.n_scanned < self._n_bits)[0]
-        if len(head[0]) > n_queries and own is None:
-            kept = np.zeros(len(head[0]), bool)
-            kept[sample_rows(len(head[0]), n_queries)] = True
-            head = _part(head, kept)
+        head, whole = self._check_parts(queries, weights, self.n_scanned < self._n_bits)
         if own is not None and len(own) != len(head[0]):
             raise ValueError(f"ids must have one value for each of the {len(head[0])} queries, got {len(own)}")
-        return snapshot.calibrate(*head, own, threads)
+        if own is None and order is None and len(head[0]) > self.n_to_calibrate:
+            kept = np.zeros(len(head[0]), bool)
+            kept[sample_rows(len(kept), self.n_to_calibrate)] = True
+            in_parts = whole is not head
+            head, whole = _part(head, kept), whole and _part(whole, kept)
+            whole = whole if in_parts else head
+        if order is None and whole is not None and head is not whole:
+            codes, rows = whole
+            order = lambda ids: snapshot.score(codes, rows, _numbers(snapshot, ids), threads)  # noqa: E731
+            searches = Searches(kept=tuple(max(SHORTLIST, SHORTLIST_PER_RESULT * k) for k in KS))
+        return snapshot.calibrate(head, order, searches or Searches(), own, threads)
+
+    @property
+    def n_to_calibrate(self) -> int:
+        """How many queries `calibrate` takes: a thousand, fewer of many millions of rows."""
+        return max(200, min(MOST_QUERIES, 20_000_000 * LANES // max(1, len(self))))
 
     def search_radius(
         self,
@@ -722,7 +738,7 @@ class Index:
 
     def _sort_if_poor(self) -> None:
         busy = self._sorter is not None and self._sorter.is_alive()
-        if not busy and not self._mapped and self.order_quality() < POOR_ORDER:
+        if not busy and not self._mapped and not self.has_cells and self.order_quality() < POOR_ORDER:
             self._sorter = threading.Thread(target=self.optimize, name="bitrank-sort")
             self._sorter.start()
 
@@ -741,7 +757,7 @@ class Index:
             raise ValueError(f"recall must be None, or a number from 0.8 to 0.999, got {recall!r}")
         if snapshot.cells is None:
             raise ValueError(f"recall must be None for an index without cells (see make_cells), got {recall!r}")
-        known = calibration is not None and all_wanted
+        known = calibration is not None and calibration.known and all_wanted
         if calibration is None:
             if self._calibration is None:
                 self._calibration = self.calibrate(threads=threads)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
+from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Ids, Weights
 from bitrank.index.cells import Cells, Floats, signed
 
@@ -41,6 +42,17 @@ class Reading(NamedTuple):
     radii: float
 
 
+class Searches(NamedTuple):
+    """The searches that are measured, for few results, for some and for many.
+
+    Where whole codes or estimates order a shortlist, what counts is in the shortlist, and its last row is the limit.
+    """
+
+    ks: tuple[int, ...] = KS  # what `search` is given
+    counted: tuple[int, ...] = KS  # the nearest rows, which a search should find
+    kept: tuple[int, ...] = KS  # rows that the scan keeps
+
+
 @dataclass(frozen=True)
 class Calibration:
     """What must be read for a promised recall, measured on queries.
@@ -53,9 +65,12 @@ class Calibration:
     spread : float
         Blocks are read in the order of their mean, this many radii nearer.
     shares, radii : tuple of tuples
-        Per k of `KS` and promise of `PROMISES`: the rule by share of blocks, and the one by limit.
+        Per k of `ks` and promise of `PROMISES`: the rule by share of blocks, and the one by limit.
     read : tuple of tuples
-        The share of the blocks that each rule read: (by share, by limit).
+        The share of the blocks that the rule by limit read.
+    ks : tuple of int
+    known : bool
+        Whether queries are of the kind that was measured; others follow both rules.
     """
 
     on: str
@@ -65,21 +80,30 @@ class Calibration:
     shares: Table
     radii: Table
     read: Table
+    ks: tuple[int, ...] = KS
+    known: bool = True
 
     def reading(self, recall: float, k: int, known: bool = True) -> Reading:
         """What to read for a promise; queries like those measured follow the rule that read less, others both."""
-        loss = (1 - recall) * (_LOSS_OF_ITEMS if self.on == "items" else 1)
-        column = int(np.searchsorted(PROMISES, 1 - loss - 1e-9))
+        column = self._column(recall)
         if column == len(PROMISES):
             return Reading(self.spread, 1.0, _NEVER)
-        place = np.interp(np.log(k), np.log(KS), np.arange(len(KS)))
-        share, radii, read = (
-            float(np.interp(place, np.arange(len(KS)), [row[column] for row in table]))
-            for table in (self.shares, self.radii, self.read)
-        )
-        if not known:
+        share, radii, read = (self._between(table, k, column) for table in (self.shares, self.radii, self.read))
+        if not (known and self.known):
             return Reading(self.spread, share, radii)
         return Reading(self.spread, share, _NEVER) if share <= read else Reading(self.spread, 0, radii)
+
+    def read_by_limit(self, recall: float, k: int) -> float:
+        """The share of the blocks that the rule by limit read for a promise, of the queries that were measured."""
+        column = self._column(recall)
+        return 1.0 if column == len(PROMISES) else self._between(self.read, k, column)
+
+    def _column(self, recall: float) -> int:
+        loss = (1 - recall) * (_LOSS_OF_ITEMS if self.on == "items" else 1)
+        return int(np.searchsorted(PROMISES, 1 - loss - 1e-9))
+
+    def _between(self, table: Table, k: int, column: int) -> float:
+        return float(np.interp(np.log(k), np.log(self.ks), [row[column] for row in table]))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -89,79 +113,91 @@ class Calibration:
     def from_json(cls, values: dict[str, Any]) -> Self:
         """From plain values."""
         tables = {name: tuple(map(tuple, values[name])) for name in ("shares", "radii", "read")}
-        return cls(**{**values, **tables})
+        return cls(**{**values, **tables, "ks": tuple(values.get("ks", KS))})
 
 
 class BlockRanking:
     """The coded means of all blocks of a snapshot."""
 
     def __init__(self, cells: Cells, means: Codes, segments: _kernel.Segments) -> None:
-        self._cells, self.n_blocks = cells, len(means)
+        self._cells, self._means, self.n_blocks = cells, means, len(means)
         self._radii, self._segments = cells.radii(means), segments
         self._order = np.arange(cells.n_mean_bits, dtype=np.uint16)
-
-    def nearest(
-        self, codes: Codes, weights: Weights | None, spread: float, n: int, threads: int
-    ) -> tuple[Ids, Floats, Floats]:
-        """The n nearest blocks, estimated mean distances of their rows, and what a radius counts."""
-        signs = signed(codes, weights, len(self._cells.mean))
-        reals, means, lengths = self._cells.ask(signs, spread)
-        asked, sizes = np.packbits(reals > 0, axis=1), np.abs(reals)
-        blocks, distances = np.empty((len(codes), n), np.int64), np.empty((len(codes), n), np.float32)
-        _kernel.search(asked, _kernel.Weightings(sizes, self._order), self._segments, blocks, distances, threads)
-        radii = self._radii[blocks] * lengths[:, None]
-        scores: Floats = sizes.sum(axis=1, keepdims=True) - 2 * distances + means[:, None]
-        scores -= np.float32(spread) * (radii - self._cells.steps[-1] * lengths[:, None])
-        rows: Floats = (np.abs(signs).sum(axis=1, keepdims=True) - scores) / 2
-        return blocks, rows.astype(np.float32), (radii / 2).astype(np.float32)
 
     def choose(self, codes: Codes, weights: Weights | None, reading: Reading, n: int, threads: int) -> Chosen:
         """Blocks for the kernel, of which `n` at most are ranked."""
         n_sure = max(1, int(np.ceil(reading.share * self.n_blocks)))
-        n = n_sure if reading.radii <= _NEVER else max(n, n_sure)
-        blocks, distances, radii = self.nearest(codes, weights, reading.spread, min(n, self.n_blocks), threads)
-        floors = np.ascontiguousarray(distances - reading.radii * radii, np.float32)
-        return blocks, floors, n_sure, np.zeros(len(codes), np.int64)
+        n = min(n_sure if reading.radii <= _NEVER else max(n, n_sure), self.n_blocks)
+        queries = signed(codes, weights, len(self._cells.mean))
+        reals, means, lengths = self._cells.ask(queries, reading.spread)
+        sizes = np.abs(reals)
+        blocks, distances = np.empty((len(codes), n), np.int64), np.empty((len(codes), n), np.float32)
+        weightings = _kernel.Weightings(sizes, self._order)
+        _kernel.search(np.packbits(reals > 0, axis=1), weightings, self._segments, blocks, distances, threads)
+        n_read = np.zeros(len(codes), np.int64)
+        if reading.radii <= _NEVER:
+            return blocks, distances, n_sure, n_read
+        scores = sizes.sum(axis=1, keepdims=True) - 2 * distances
+        rows, radii = self._rows(queries, scores, self._radii[blocks], means, lengths, reading.spread)
+        return blocks, np.ascontiguousarray(rows - reading.radii * radii, np.float32), n_sure, n_read
 
     def n_ranked(self, calibration: Calibration, recall: float, k: int, known: bool) -> int:
         """How many blocks to rank: some times what queries read that were measured; all where nothing was."""
         if not known:
             return self.n_blocks
-        column = min(int(np.searchsorted(PROMISES, recall - 1e-9)), len(PROMISES) - 1)
-        return int(_SPARE * max(row[column] for row in calibration.read) * self.n_blocks) + 64
+        return int(_SPARE * calibration.read_by_limit(recall, k) * self.n_blocks) + 64
 
     def measure(
-        self, codes: Codes, weights: Weights | None, blocks: Ids, limits: Floats, on: str, n_rows: int, threads: int
+        self,
+        codes: Codes,
+        weights: Weights | None,
+        blocks: Ids,
+        limits: Floats,
+        searches: Searches,
+        on: str,
+        n_rows: int,
     ) -> Calibration:
-        """Calibrate by the blocks that hold the nearest rows of queries, and the distances of these rows.
+        """Calibrate by the blocks that hold the nearest rows of queries, and the distances of the last rows kept.
 
         Parameters
         ----------
-        blocks : int array of shape (n_queries, k of the largest of KS)
+        blocks : int array of shape (n_queries, the most rows that count)
             -1 where there are fewer rows.
-        limits : float array of the same shape
+        limits : float array of shape (n_queries, the most rows that are kept)
         """
-        blocks_of, distances, radii = self.nearest(codes, weights, 0.0, self.n_blocks, threads)
-        order = np.argsort(blocks_of, axis=1)
-        distances, radii = (np.take_along_axis(values, order, axis=1) for values in (distances, radii))
-        tried = [self._measure(distances, radii, spread, blocks, limits) for spread in SPREADS]
+        queries = signed(codes, weights, len(self._cells.mean))
+        reals, means, lengths = self._cells.ask(queries, 0.0)
+        scores = reals @ signs(self._means, self._cells.n_mean_bits).T
+        distances, radii = self._rows(queries, scores, self._radii[None], means, lengths, 0.0)
+        tried = [self._measure(distances, radii, spread, blocks, limits, searches) for spread in SPREADS]
         middle = PROMISES.index(0.95)
         best = min(range(len(SPREADS)), key=lambda i: tried[i][0][len(KS) // 2][middle])
-        return Calibration(on, len(codes), n_rows, SPREADS[best], *tried[best])
+        return Calibration(on, len(codes), n_rows, SPREADS[best], *tried[best], searches.ks)
+
+    def _rows(
+        self, queries: Floats, scores: Floats, radii: Floats, means: Floats, lengths: Floats, spread: float
+    ) -> tuple[Floats, Floats]:
+        """Mean distances of the rows of blocks, and what their radii count, from the scores of their coded means."""
+        counted = radii * lengths[:, None]
+        nearer = np.float32(spread) * (counted - self._cells.steps[-1] * lengths[:, None])  # which scores include
+        rows: Floats = (np.abs(queries).sum(axis=1, keepdims=True) - (scores + means[:, None] - nearer)) / 2
+        return rows, counted / np.float32(2)
 
     def _measure(
-        self, distances: Floats, radii: Floats, spread: float, blocks: Ids, limits: Floats
+        self, distances: Floats, radii: Floats, spread: float, blocks: Ids, limits: Floats, searches: Searches
     ) -> tuple[Table, Table, Table]:
         """Both rules for every k and promise, and the share of blocks that the rule by limit reads."""
-        ranks = np.argsort(np.argsort(distances - spread * radii, axis=1, kind="stable"), axis=1)
+        nearer = distances - np.float32(spread) * radii
+        there, rows = blocks >= 0, np.maximum(blocks, 0)
+        held, nearer = np.take_along_axis(nearer, rows, 1), np.sort(nearer, axis=1)
+        places = [np.searchsorted(all_of, some, side="right") for all_of, some in zip(nearer, held, strict=True)]
+        read_before = np.array(places) / self.n_blocks
         shares, rules, read = [], [], []
-        for k in KS:
-            held = blocks[:, :k]
-            there, rows = held >= 0, np.maximum(held, 0)
-            limit = np.where(there, limits[:, :k], -np.inf).max(axis=1, keepdims=True)
+        for n, n_kept in zip(searches.counted, searches.kept, strict=True):
+            limit = np.where(np.isfinite(limits[:, :n_kept]), limits[:, :n_kept], -np.inf).max(axis=1, keepdims=True)
             slack = (distances - limit) / np.maximum(radii, 1e-30)  # radii that a block's mean lies beyond the limit
-            shares.append(_least((np.take_along_axis(ranks, rows, 1) + 1) / self.n_blocks, there))
-            rules.append(_least(np.take_along_axis(slack, rows, 1), there))
+            shares.append(_least(read_before[:, :n], there[:, :n]))
+            rules.append(_least(np.take_along_axis(slack, rows[:, :n], 1), there[:, :n]))
             read.append(tuple(float((slack <= rule).mean()) for rule in rules[-1]))
         return tuple(shares), tuple(rules), tuple(read)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from bitrank.core.checks import check_ids, n_threads
 from bitrank.core.types import Codes, Ids, Results, Weights, n_bytes
 from bitrank.index.cells import Cells
 from bitrank.index.lookup import Lookup
-from bitrank.index.reading import KS, BlockRanking, Calibration, Chosen
+from bitrank.index.reading import BlockRanking, Calibration, Chosen, Searches
 from bitrank.index.segments import (
     LANES,
     Order,
@@ -28,6 +29,9 @@ from bitrank.index.segments import (
     restore,
     words,
 )
+
+# Rows of a segment in cells to which others are added: finding the cells of rows takes longer than sorting them.
+LONGEST_MERGED = 1 << 17
 
 Asked = tuple[Codes, Weights | None]  # codes of queries, and rows of weights or one vector; None is one per bit
 
@@ -88,12 +92,13 @@ class Snapshot:
         """A snapshot with more rows. Segments up to twice as long as the new one are merged into it.
 
         Each row is therefore moved about log2(n) times, and a search visits about as many segments. When all segments
-        merge into one, it is sorted for the weights.
+        merge into one, it is sorted for the weights. In cells, long segments stay as they are.
         """
         largest = max(self.largest, int(ids.max(initial=-1)))
         segments = [segment for segment in self.segments if count(segment)]
         parts = [(codes, ids)] if len(ids) else []
-        while segments and len(segments[-1].ids) <= 2 * sum(len(i) for _, i in parts):
+        longest = len(self) if self.cells is None else LONGEST_MERGED
+        while segments and len(segments[-1].ids) <= min(longest, 2 * sum(len(i) for _, i in parts)):
             parts.append(restore(segments.pop(), self.order, n_threads()))
         order = self.order
         if parts:
@@ -219,20 +224,36 @@ class Snapshot:
             self._ranking = BlockRanking(self.cells, means, _kernel.Segments(of_kernel([segment]), means.shape[1], 0))
         return self._ranking
 
-    def calibrate(self, queries: Codes, weights: Weights | None, own: Ids | None, threads: int | None) -> Calibration:
-        """Measure what must be read, on queries; items that stand for them leave themselves out."""
-        k = min(KS[-1], max(1, len(self) - 1))
-        ids, distances = self.search(queries, weights, k + (own is not None), None, threads)
+    def calibrate(
+        self,
+        head: Asked,
+        ranked: Callable[[Ids], npt.NDArray[Any]] | None,
+        searches: Searches,
+        own: Ids | None,
+        threads: int | None,
+    ) -> Calibration:
+        """Measure what must be read, on queries; items that stand for them leave themselves out.
+
+        Parameters
+        ----------
+        ranked : callable, optional
+            Distances by which the shortlist is ordered, of its ids.
+        """
+        k = min(searches.kept[-1], max(1, len(self) - 1))
+        ids, limits = self.search(*head, k + (own is not None), None, threads)
         if own is not None:  # leave the item out of its own results, and of its own limit
             others = np.argsort(ids == own[:, None], axis=1, kind="stable")[:, :k]
-            ids, distances = np.take_along_axis(ids, others, 1), np.take_along_axis(distances, others, 1)
+            ids, limits = np.take_along_axis(ids, others, 1), np.take_along_axis(limits, others, 1)
+        if ranked is not None:
+            ids = np.take_along_axis(ids, np.argsort(ranked(ids), axis=1, kind="stable"), 1)
+        ids = ids[:, : searches.counted[-1]]
         rows = np.full(ids.shape, -1, np.int64)
         rows[ids >= 0] = self.find(ids[ids >= 0])
         starts, firsts = self._starts()
         segment = np.searchsorted(starts, rows, side="right") - 1
         blocks = np.where(rows < 0, -1, firsts[segment] + (rows - starts[segment]) // LANES)
         on = "queries" if own is None else "items"
-        return self.ranking().measure(queries, weights, blocks, distances, on, len(self), n_threads(threads))
+        return self.ranking().measure(*head, blocks, limits, searches, on, len(self))
 
     def _starts(self) -> tuple[Ids, Ids]:
         """First row and first block of each segment."""
