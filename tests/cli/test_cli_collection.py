@@ -48,6 +48,21 @@ def test_create_and_search_vectors(capsys):
     assert capsys.readouterr().out.startswith("query 0 by plain, trust 0.00: item 0 (")
 
 
+def test_cells_and_a_promise_of_recall(capsys):
+    main(["create", "shop.bitrank", "vectors.npy"])
+    with pytest.raises(SystemExit, match="recall must be None for a collection without cells"):
+        main(["search", "shop.bitrank", "queries.npy", "--recall", "0.9"])
+    capsys.readouterr()
+    assert main(["cells", "shop.bitrank", "--queries", "queries.npy"]) == 0
+    assert "measured on 3 queries over 300 items" in capsys.readouterr().out
+    lines = searched(capsys, "shop.bitrank", "queries.npy", "-k", "4", "--recall", "0.999", "--explain")
+    exact = searched(capsys, "shop.bitrank", "queries.npy", "-k", "4")
+    assert [line["ids"][0] for line in lines] == [line["ids"][0] for line in exact]
+    assert all(0 < line["read"] <= 1 for line in lines)
+    assert main(["search", "shop.bitrank", "queries.npy", "--recall", "0.9", "--explain"]) == 0
+    assert "% read: " in capsys.readouterr().out
+
+
 def test_a_filter_leaves_few_results(capsys):
     main(["create", "shop.bitrank", "vectors.npy", "--ids", "ids.csv"])
     np.savetxt("some.csv", ["item 7", "item 8"], fmt="%s")

@@ -90,9 +90,8 @@ def test_filters_find_k_rows_or_all(made):
 def test_one_query_or_many_read_the_same_share_by_share(made):
     index, _, queries = made
     measured = index.calibrate(queries[:100])
-    by_share = Calibration(**{**measured.__dict__, "read": tuple(tuple(2.0 for _ in row) for row in measured.read)})
-    many = index.search(queries[:90], 10, recall=0.9, calibration=by_share)
-    one = [index.search(query[None], 10, recall=0.9, calibration=by_share, threads=1) for query in queries[:90]]
+    many = index.search(queries[:90], 10, recall=0.9, calibration=measured)
+    one = [index.search(query[None], 10, recall=0.9, calibration=measured, threads=1) for query in queries[:90]]
     assert (np.concatenate([each.ids for each in one]) == many.ids).all()
     assert (np.concatenate([each.share for each in one]) == many.share).all()
 
@@ -106,9 +105,10 @@ def test_every_path_reads_what_it_is_told(path, n_bits, monkeypatch):
     exact = index.copy()
     index.make_cells()
     measured = index.calibrate(queries[:50])
-    share, rule = (tuple((value,) * 7 for _ in range(3)) for value in (1.0, 1e9))
-    for read, n in itertools.product((share, tuple((2.0,) * 7 for _ in range(3))), (1, 3, 70)):
-        everything = Calibration(**{**measured.__dict__, "shares": share, "radii": rule, "read": read})
+    share, none, rule = (tuple((value,) * 7 for _ in range(3)) for value in (1.0, 0.0, 1e9))
+    for known, n in itertools.product((True, False), (1, 3, 70)):
+        shares = share if known else none
+        everything = Calibration(**{**measured.__dict__, "shares": shares, "radii": rule, "known": known})
         found = index.search(queries[:n], 10, recall=0.95, calibration=everything)
         true = exact.search(queries[:n], 10)
         assert (found.ids == true.ids).all()

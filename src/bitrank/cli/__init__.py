@@ -9,10 +9,10 @@ import argparse
 from collections.abc import Sequence
 
 import bitrank
-from bitrank.cli import backup, create, demo, feedback, learn, replay, report, search, serve, weights
+from bitrank.cli import backup, cells, create, demo, feedback, learn, replay, report, search, serve, weights
 from bitrank.cli import eval as eval_command
 
-COMMANDS = (demo, create, learn, search, eval_command, report, weights, feedback, replay, serve, backup)
+COMMANDS = (demo, create, learn, search, eval_command, report, cells, weights, feedback, replay, serve, backup)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.collection import folder as files
-from bitrank.collection import remembering
+from bitrank.collection import promises, remembering
 from bitrank.collection.folder import Change, State, Stored
 from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, as_values, is_numbers
 from bitrank.collection.moment import Lazy, Moment
@@ -27,6 +27,7 @@ from bitrank.core.arrays import to_array
 from bitrank.core.checks import check_any_rows, check_codes, check_count, check_queries, n_threads
 from bitrank.core.types import Codes, Ids, Queries, n_bytes
 from bitrank.index import Index
+from bitrank.index.reading import check_recall
 from bitrank.ranking.memory.entries import Memory
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Collection:
         bits: float | None = None,
         hasher: Hasher | None = None,
         metric: str = "cosine",
+        cells: str | None = None,
         random_state: int | None = None,
     ) -> Self:
         """Make a collection of vectors: their codes are kept, the vectors are not.
@@ -115,6 +117,8 @@ class Collection:
             Makes the codes in its place. One that is not fitted learns from X.
         metric : {"cosine", "dot", "l2"}
             What makes vectors near, for the recall in `report`.
+        cells : "auto", optional
+            Call `make_cells` at the first search with `recall`, once there are 200 000 items; until then it reads all.
         random_state : int, optional
             Seed of everything random, also of `learn`.
 
@@ -164,6 +168,7 @@ class Collection:
             metric=metric,
             random_state=random_state,
         )
+        collection._may_make_cells(cells)
         collection._vectors = GivenVectors(((numbers, vectors),))
         collection._recall = measure_recall(chosen, vectors, metric)
         return collection
@@ -176,6 +181,7 @@ class Collection:
         *,
         n_bits: int | None = None,
         hasher: Hasher | None = None,
+        cells: str | None = None,
         random_state: int | None = None,
     ) -> Self:
         """Make a collection of binary codes; queries are codes, or reals with one column per bit.
@@ -188,6 +194,8 @@ class Collection:
             Eight per byte by default.
         hasher : fitted Hasher, optional
             What made the codes: queries and new items are then vectors.
+        cells : "auto", optional
+            As in `from_vectors`.
         random_state : int, optional
 
         Examples
@@ -209,7 +217,9 @@ class Collection:
         index = Index(n_bits=width) if hasher is None else _new_index(hasher)
         known, numbers = _start_ids(ids, len(checked), index)
         index.add(checked, numbers)
-        return cls(index, known, hasher=hasher, n_dimensions=n_dimensions, random_state=random_state)
+        collection = cls(index, known, hasher=hasher, n_dimensions=n_dimensions, random_state=random_state)
+        collection._may_make_cells(cells)
+        return collection
 
     @classmethod
     def from_engine(cls, engine: Engine, hasher: Hasher | None = None, *, random_state: int | None = None) -> Self:
@@ -336,6 +346,7 @@ class Collection:
         k: int = 10,
         *,
         similarity: Any = None,
+        recall: float | None = None,
         filter: Any = None,  # noqa: A002
         explain: bool = False,
         threads: int | None = None,
@@ -349,11 +360,14 @@ class Collection:
         k : int
         similarity : "tanimoto" or ("tversky", alpha, beta), optional
             Rank codes by it, exactly, whatever was learned; distances are one minus the similarity.
+        recall : float, optional
+            Read only the cells that hold this share, from 0.8 to 0.999, of what an exact search finds, in the mean over
+            queries; by default all items are read. See `make_cells`.
         filter : bool array in the order of `ids`, or list of ids, optional
             Items to consider.
         explain : bool
-            Give the results an `explanation`: the trust in each query, which ranking answered it, and for each result
-            that a judged query lifted, which one, and its rank without.
+            Give the results an `explanation`: the trust in each query, which ranking answered it, how much of the
+            collection was read, and for each result that a judged query lifted, which one, and its rank without.
         threads : int, optional
             All cores by default.
 
@@ -369,10 +383,14 @@ class Collection:
         >>> collection.search(np.uint8([[7]]), k=2)
         CollectionResults(ids=array([[0, 1]]), distances=array([[1., 3.]], dtype=float32))
         """
+        if recall is not None:
+            self._keep_promises(recall)
         moment = self._moment
         k = check_count("k", k, 1)
         wanted = None if filter is None else self._filter(moment, filter)
         threads = n_threads(threads)
+        if similarity is not None and recall is not None:
+            raise ValueError(f"recall must be None for a similarity, got {recall!r}")
         if similarity is not None and self._hasher is None and np.asarray(Q).dtype.kind == "f":
             raise ValueError("queries must be codes for a similarity, got reals")
         asked, queries, trust = self._ask(moment, Q) if similarity is None else (None, self._codes_of(moment, Q), None)
@@ -381,7 +399,9 @@ class Collection:
         if remembers and isinstance(queries, PlaneQueries):  # lifted by linear scores
             scale = queries.scale()
             asked = queries = queries.reals()
-        numbers, distances = moment.search(queries, k, wanted, threads, similarity)
+        reads = promises.reading(moment, queries, isinstance(Q, Queries), recall)
+        found = moment.search(queries, k, wanted, threads, similarity, reads)
+        numbers, distances = found
         lifted = None
         if remembers:
             scales = scale if asked is queries else self._scale_of(asked), scale
@@ -394,7 +414,13 @@ class Collection:
         if explain:
             name = moment.version.ranker if similarity is None else None
             trust = np.full(len(numbers), 0 if name is None else 1, np.float32) if trust is None else trust
-            out.explanation = Explanation(trust, [name if name and t > 0 else "plain" for t in trust.tolist()])
+            out.explanation = Explanation(
+                trust,
+                [name if name and t > 0 else "plain" for t in trust.tolist()],
+                None,
+                found.share,
+                promises.promised(reads),
+            )
             if lifted is not None:
                 lifts = remembering.explain(
                     moment, lifted, asked, lambda n: moment.search(queries, n, wanted, threads)[0], scales[0]
@@ -575,6 +601,9 @@ class Collection:
                     number = self._versions[-1][0].number + 1
                     facts = {"gain": learned.gate.gain} if learned.gate else {}
                     version = Version(number, kind, type(learned_ranker).__name__, float(learned_ranker.blend_), facts)
+                    if asked is not None and self._moment.promises is not None:  # real queries
+                        kept = self._moment.promises.with_queries(reals if vectors is None else vectors)
+                        self._moment, self._changes = dataclasses.replace(self._moment, promises=kept), None
                     self._use(version, Lazy("ranker", learned_ranker))
         return self.report()
 
@@ -741,7 +770,82 @@ class Collection:
             version=moment.version,
             learned=self._learned,
             memory=remembering.summary(moment),
+            curve=promises.curve(moment),
         )
+
+    def make_cells(self, queries: Any = None) -> CollectionReport:
+        """Order items by cells, sets of similar ones, so that a search with `recall` reads the nearest cells alone.
+
+        What must be read is measured for the ranking in use, now and whenever another one is put in use or a tenth of
+        the items was added or removed; `report` has the figures. Searches go on meanwhile. Exact search stays exact.
+
+        Parameters
+        ----------
+        queries : array, optional
+            Real ones, as `search` takes them; a thousand are kept. Items stand for them, with a margin, where there are
+            none here and none that `learn` was given. Cells that exist are kept, and measured on them.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(3000, 16))
+        >>> collection = Collection.from_vectors(X[:2000])
+        >>> report = collection.make_cells(queries=X[2000:])
+        >>> collection.search(X[2000:], k=10, recall=0.95).ids.shape
+        (1000, 10)
+        """
+        if queries is not None:
+            vectors = self._read_queries(self._moment, queries)
+            queries = vectors[0] if vectors[1] is None else vectors[1]
+        self._make_cells(queries)
+        return self.report()
+
+    def _make_cells(self, queries: npt.NDArray[Any] | None = None) -> None:
+        with self._writing:
+            moment = self._moment
+            if not isinstance(moment.index, Index):
+                raise ValueError("the collection must hold its codes to make cells of them, got one in an engine")
+            index, kept = moment.index, moment.promises or promises.Promises()
+            if queries is None or not index.has_cells:
+                index = promises.make_cells(index, self.hasher, self._random_state)
+                kept = promises.Promises(kept.queries)
+            moment = dataclasses.replace(moment, index=index, promises=kept.with_queries(queries))
+            self._moment = self._measured(moment)
+            self._changes, self._facts_changed = None, True
+
+    def _may_make_cells(self, cells: str | None) -> None:
+        if cells not in (None, "auto"):
+            raise ValueError(f'cells must be None or "auto", got {cells!r:.60}')
+        if cells is not None:
+            self._moment = dataclasses.replace(self._moment, promises=promises.Promises())
+
+    def _keep_promises(self, recall: float) -> None:
+        """Make cells where the first search with `recall` shall, and measure what was not."""
+        check_recall(recall)
+        moment = self._moment
+        if moment.promises is None:
+            raise ValueError(f"recall must be None for a collection without cells (see make_cells), got {recall!r}")
+        if not moment.index.has_cells and len(moment.index) >= promises.LEAST_ITEMS:
+            with self._writing:
+                if not self._moment.index.has_cells:
+                    self._make_cells()
+        if not promises.is_ready(self._moment):
+            with self._writing:
+                self._moment = self._measured(self._moment)
+                self._facts_changed = True
+
+    def _measured(self, moment: Moment) -> Moment:
+        """A moment that knows what its ranking must read for a promise of recall."""
+        if moment.promises is None or not isinstance(moment.index, Index):
+            return moment
+
+        def as_asked(moment: Moment, queries: Any) -> Any:
+            asked = self._ask(moment, queries)[1]
+            return asked.reals() if isinstance(asked, PlaneQueries) and remembering.is_active(moment) else asked
+
+        def items(numbers: Ids) -> Any:
+            return promises.items_as_queries(self.hasher, self._vectors.of(numbers), moment.index.codes(numbers))
+
+        return promises.measure(moment, as_asked, items)
 
     def add(self, X: Any, ids: Iterable[Any] | None = None, *, replace: bool = False) -> None:
         """Add items.
@@ -782,7 +886,16 @@ class Collection:
             names = None if isinstance(known, Numbers) else known.of(numbers).tolist()
             self._note(Change(numbers, codes, names))
             self._vectors = self._vectors.remove(removed).add(numbers, vectors)
-            self._moment = dataclasses.replace(moment, index=index, ids=known, memory=memory)
+            self._change(moment, index, known, memory, len(codes) + len(removed))
+
+    def _change(self, moment: Moment, index: Any, ids: ItemIds, memory: Memory | None, n: int) -> None:
+        """Search other items from now on."""
+        kept = moment.promises and moment.promises.changed(n)
+        self._moment = dataclasses.replace(moment, index=index, ids=ids, memory=memory, promises=kept)
+        if kept is not None:
+            self._facts_changed = True
+            if kept.measured:
+                self._moment = self._measured(self._moment)
 
     def remove(self, ids: Iterable[Any]) -> None:
         """Remove items; an unknown id is a ValueError, and nothing is removed.
@@ -804,7 +917,7 @@ class Collection:
             self._note(Change(numbers, None, None))
             self._vectors = self._vectors.remove(numbers)
             memory = moment.memory and moment.memory.without_items(numbers)
-            self._moment = dataclasses.replace(moment, index=index, ids=moment.ids.remove(numbers), memory=memory)
+            self._change(moment, index, moment.ids.remove(numbers), memory, len(numbers))
 
     def codes(self, ids: Iterable[Any] | None = None) -> Codes:
         """Packed codes of some ids, or of all in the order of `ids`.
@@ -907,7 +1020,10 @@ class Collection:
         versions = [Version(**value) for value in facts["versions"]]
         collection._versions = tuple((version, rankers.get(str(version.number))) for version in versions)
         version, ranker = collection._versions[-1]
-        collection._moment = dataclasses.replace(collection._moment, version=version, ranker=ranker, memory=memory)
+        kept = promises.Promises.of_facts(facts.get("promises"), stored.queries)
+        collection._moment = dataclasses.replace(
+            collection._moment, version=version, ranker=ranker, memory=memory, promises=kept
+        )
         return collection
 
     def __copy__(self) -> Self:
@@ -1063,7 +1179,7 @@ class Collection:
         """Rank by a version from the next search on."""
         moment = self._moment
         self._versions = (*self._versions, (version, ranker))[-_MOST_VERSIONS:]
-        self._moment = dataclasses.replace(moment, version=version, ranker=ranker)
+        self._moment = self._measured(dataclasses.replace(moment, version=version, ranker=ranker))
         self._facts_changed = True
 
     # Files -----------------------------------------------------------------------------------------------------------
@@ -1096,6 +1212,7 @@ class Collection:
             "ids": self._moment.ids.kind,
             "versions": [dataclasses.asdict(version) for version, _ in self._versions],
             "learned": None if self._learned is None else self._learned.to_json(),
+            "promises": None if self._moment.promises is None else self._moment.promises.to_json(),
         }
 
     def _to_store(self, moment: Moment) -> Stored:
@@ -1113,7 +1230,8 @@ class Collection:
         rankers = {number: ranker.data() for number, ranker in self._rankers().items()}
         index = moment.index if isinstance(moment.index, Index) else None
         memory = None if moment.memory is None else moment.memory.to_bytes()
-        return Stored(index, self._facts(), ids, hasher, rankers, memory=memory)
+        queries = None if moment.promises is None else moment.promises.to_bytes()
+        return Stored(index, self._facts(), ids, hasher, rankers, memory=memory, queries=queries)
 
 
 _collections: weakref.WeakSet[Collection] = weakref.WeakSet()

@@ -34,7 +34,7 @@ VERSION = 1
 META = "collection.json"
 # Names of the files of a collection, including those that a crash leaves behind.
 _FILES = re.compile(
-    r"\.?(index|hasher|ranker|memory|ids|attachment|journal)-[0-9a-f]{16}[a-z0-9.]*|\.collection\.json\.[0-9a-f]{16}\.tmp"
+    r"\.?(index|hasher|ranker|memory|ids|queries|attachment|journal)-[0-9a-f]{16}[a-z0-9.]*|\.collection\.json\.[0-9a-f]{16}\.tmp"
     r"|records-[0-9a-f]{16}\.jsonl|store\.json"  # of a store from before there was a `Collection`
 )
 _HEADER = struct.Struct("<4sQQ")  # magic, length and checksum of a record
@@ -90,6 +90,7 @@ class Stored:
     changes: list[Change] = field(default_factory=list)
     attachments: dict[str, bytes] = field(default_factory=dict)
     memory: bytes | None = None
+    queries: bytes | None = None  # that promises of recall are measured on
 
 
 def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool) -> State:
@@ -108,6 +109,8 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
                 contents["hasher"] = f"hasher-{token}.npz", stored.hasher
             if stored.memory is not None:
                 contents["memory"] = f"memory-{token}.npz", stored.memory
+            if stored.queries is not None:
+                contents["queries"] = f"queries-{token}.npy", stored.queries
             contents |= {f"ranker {number}": (_new_file("ranker"), data) for number, data in stored.rankers.items()}
             contents |= {f"attachment {name}": (_new_file("attachment"), d) for name, d in stored.attachments.items()}
             if stored.ids is not None:
@@ -215,7 +218,7 @@ def _read(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Stored, State
     for name, entry in files.items():
         if name == "ids":
             stored.ids = _read_ids(folder / entry["name"], _read_file(folder, entry))
-        elif name in ("hasher", "memory"):
+        elif name in ("hasher", "memory", "queries"):
             setattr(stored, name, _read_file(folder, entry))
         elif name in versions:
             stored.rankers[name.removeprefix("ranker ")] = _read_file(folder, entry)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bitrank.collection.ids import ItemIds
 from bitrank.collection.planes import PlaneQueries
+from bitrank.collection.promises import Promises
 from bitrank.collection.report import Version
-from bitrank.core.types import Ids, Queries, Results, n_bytes
+from bitrank.core.types import Ids, Queries, n_bytes
 from bitrank.index import Index
+from bitrank.index.index import ReadResults
 from bitrank.ranking.memory.entries import Memory
 
 # A search is cut into calls of the kernel of about this many bytes of codes, so that Ctrl-C ends it.
@@ -56,11 +59,24 @@ class Moment:
     version: Version
     ranker: Lazy | None = None
     memory: Memory | None = None
+    promises: Promises | None = None  # of recall, where there are cells or may be
 
     def search(
-        self, queries: Any, k: int, wanted: Ids | None, threads: int, similarity: Any = None
-    ) -> tuple[Ids, npt.NDArray[np.float32]]:
-        """Search in calls that are short enough for Ctrl-C to be noticed between them."""
+        self,
+        queries: Any,
+        k: int,
+        wanted: Ids | None,
+        threads: int,
+        similarity: Any = None,
+        reads: Mapping[str, Any] = MappingProxyType({}),
+    ) -> ReadResults:
+        """Search in calls that are short enough for Ctrl-C to be noticed between them.
+
+        Parameters
+        ----------
+        reads : dict
+            What `promises.reading` tells the index, where it need not read all items.
+        """
         rows = len(queries.codes if isinstance(queries, Queries) else queries)
         if not isinstance(self.index, Index):
             if similarity is not None:
@@ -68,19 +84,19 @@ class Moment:
             if wanted is not None:
                 raise ValueError("filter must be None for a collection in an engine, which searches all codes, got one")
             queries = queries.reals() if isinstance(queries, PlaneQueries) else queries
-            return self.index.search(queries, k)[:2]  # type: ignore[no-any-return]
+            return ReadResults(*self.index.search(queries, k)[:2])
         size = max(64, _BYTES_PER_CALL // max(1, len(self.index) * n_bytes(self.index.n_bits)))
         parts: list[Any] = []
         for start in range(0, max(rows, 1), size):
             part = slice(start, start + size)
             if isinstance(queries, PlaneQueries):
-                parts.append(Results(*queries.part(part).search(self.index, k, wanted, threads)))
+                parts.append(queries.part(part).search(self.index, k, wanted, threads, reads))
                 continue
             if isinstance(queries, Queries):
                 some: Any = Queries(queries.codes[part], queries.weights[part])
             else:
                 some = queries[part]
-            parts.append(self.index.search(some, k, similarity=similarity, filter=wanted, threads=threads))
-        if len(parts) == 1:
-            return parts[0].ids, parts[0].distances
-        return np.concatenate([part.ids for part in parts]), np.concatenate([part.distances for part in parts])
+            parts.append(self.index.search(some, k, similarity=similarity, filter=wanted, threads=threads, **reads))
+        out = ReadResults(*parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True)))
+        out.share = np.concatenate([part.share for part in parts]) if reads else np.ones(len(out.ids))
+        return out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -10,6 +12,8 @@ import numpy.typing as npt
 
 from bitrank.core.types import Ids, Weights
 from bitrank.index import Index
+from bitrank.index.index import ReadResults
+from bitrank.index.reading import KS, Calibration, Searches
 
 if TYPE_CHECKING:
     from bitrank.hashing import BitPlanes
@@ -48,18 +52,59 @@ class PlaneQueries:
         return first + np.abs(self.reals()).sum(axis=1, dtype=np.float64), second
 
     def search(
-        self, index: Index, k: int, wanted: Ids | None = None, threads: int | None = None
-    ) -> tuple[Ids, npt.NDArray[np.float32]]:
-        """Ids and distances of the k nearest: one less the cosine, minus the product, or the Euclidean distance."""
-        planes, n = self.planes, _PER_RESULT * k
-        shortlist = max(planes.shortlist_, n + planes.shortlist_ - _PER_RESULT * 10)
+        self,
+        index: Index,
+        k: int,
+        wanted: Ids | None = None,
+        threads: int | None = None,
+        reads: Mapping[str, Any] = MappingProxyType({}),
+    ) -> ReadResults:
+        """Ids and distances of the k nearest: one less the cosine, minus the product, or the Euclidean distance.
+
+        Parameters
+        ----------
+        reads : dict
+            What else `Index.search` is told, where it does not read all rows.
+        """
+        whole, n = self.reals(), _PER_RESULT * k
+        queries: Any = self.planes.reals(self.asked, head=True), whole
+        found = index.search(queries, n, shortlist=self._shortlist(k), filter=wanted, threads=threads, **reads)
+        out = self._estimated(index, whole, *found)
+        order = np.lexsort((found.ids, out), axis=1)[:, :k]
+        results = ReadResults(np.take_along_axis(found.ids, order, 1), np.take_along_axis(out, order, 1))
+        if reads:
+            results.share = found.share  # type: ignore[attr-defined]
+        return results
+
+    def calibrate(self, index: Index, own: Ids | None = None) -> Calibration:
+        """Measure what queries like these must read for promised recalls.
+
+        Parameters
+        ----------
+        own : int array of shape (n_queries,), optional
+            The items that the queries were made of, which they do not find.
+        """
         whole = self.reals()
-        head = planes.reals(self.asked, head=True)
-        queries: Any = head, whole
-        ids, distances = index.search(queries, n, shortlist=shortlist, filter=wanted, threads=threads)
+        queries: Any = self.planes.reals(self.asked, head=True), whole
+
+        def estimated(ids: Ids) -> npt.NDArray[np.float32]:
+            return self._estimated(index, whole, ids, index.distances(whole, ids))
+
+        searches = Searches(tuple(_PER_RESULT * k for k in KS), KS, tuple(self._shortlist(k) for k in KS))
+        return index.calibrate(queries, ids=own, searches=searches, order=estimated)
+
+    def _shortlist(self, k: int) -> int:
+        """How many rows the heads find."""
+        shortlist = self.planes.shortlist_
+        return max(shortlist, _PER_RESULT * (k - 10) + shortlist)
+
+    def _estimated(
+        self, index: Index, whole: Weights, ids: Ids, distances: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]:
+        """Distances of rows by their estimates, from those of their whole codes; inf for an id of -1."""
+        planes = self.planes
         products = np.abs(whole).sum(axis=1, keepdims=True) - 2 * distances
         scores = planes.estimates(products, index.last_bytes(ids, planes.tail_bytes), self.asked)
         out = planes.distances(scores)
         out[ids < 0] = np.inf
-        order = np.lexsort((ids, out), axis=1)[:, :k]
-        return np.take_along_axis(ids, order, 1), np.take_along_axis(out, order, 1)
+        return out

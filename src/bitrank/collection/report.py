@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.collection.planes import PlaneQueries
+from bitrank.collection.promises import Curve
 from bitrank.core.codes import sample_rows
 from bitrank.index import Index
 from bitrank.ranking.gate.report import Line, Report
@@ -122,6 +123,8 @@ class CollectionReport:
         The last call of `learn`; `learned.gate` holds what it tried.
     memory : MemoryReport or None
         What is remembered.
+    curve : Curve or None
+        What a promise of recall costs the ranking in use, where the collection has cells.
 
     Examples
     --------
@@ -141,6 +144,7 @@ class CollectionReport:
     version: Version = PLAIN
     learned: Learned | None = None
     memory: MemoryReport | None = None
+    curve: Curve | None = None
 
     @property
     def winner(self) -> Line | None:
@@ -152,6 +156,7 @@ class CollectionReport:
         learned = None if self.learned is None else self.learned.to_json()
         memory = None if self.memory is None else self.memory._asdict()
         facts = {"version": asdict(self.version), "learned": learned, "winner": self.winner, "memory": memory}
+        facts["curve"] = None if self.curve is None else self.curve._asdict()
         return {**vars(self), **facts}
 
     def frame(self) -> Any:
@@ -197,8 +202,7 @@ class CollectionReport:
                 f"in use: version {self.version.number}, {self.version.ranker} learned from {self.version.kind}, "
                 f"share {self.version.blend:g}"
             )
-        if self.memory is not None:
-            lines.append(str(self.memory))
+        lines += [str(each) for each in (self.memory, self.curve) if each is not None]
         if self.learned is not None:
             lines += self._learned_lines(self.learned)
         return "\n".join(lines)

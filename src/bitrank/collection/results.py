@@ -42,6 +42,8 @@ class Explanation(NamedTuple):
     trust: Weights  # 0 to 1: how far what was learned ranks for the query
     ranking: list[str]  # the ranker that answered, or "plain"
     lifted: list[list[Lift | None]] | None = None  # per result, where the collection remembers judged queries
+    read: Floats | None = None  # share of the collection
+    promise: str | None = None  # what recall was measured on, "queries" or "items"; None: not for queries of this kind
 
 
 class CollectionResults(Results):

@@ -139,7 +139,7 @@ class Layout:
         return out
 
     def sums(self) -> tuple[Ints, Reals]:
-        """Which sum each bit belongs to, an axis or a number, and what it adds to or takes from it, where queries ask."""
+        """Which sum each bit belongs to, an axis or a number, and what it adds to it or takes from it."""
         steps = self._weights.copy()
         of_head = np.flatnonzero(self.places[: self.n_scanned] == HEAD_W)
         steps[of_head] = self._head_weights[of_head]

@@ -30,7 +30,7 @@ from bitrank.core.codes import nearest, sample_rows
 from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
 from bitrank.index import storage
 from bitrank.index.cells import Axes, learn_cells, rows_to_fit
-from bitrank.index.reading import KS, Calibration, Chosen, Searches
+from bitrank.index.reading import KS, Calibration, Chosen, Searches, check_recall
 from bitrank.index.segments import LANES, Order, bit_order, order_quality
 from bitrank.index.similarity import check_plain, check_similarity, search_similar
 from bitrank.index.snapshot import Asked, Snapshot
@@ -404,8 +404,11 @@ class Index:
         """
         k = check_count("k", k, 1)
         n_candidates = check_method(method, k, candidates)
+        check_recall(recall)
         snapshot = self._snapshot
         if similarity is not None:
+            if recall is not None:
+                raise ValueError(f"recall must be None for a similarity, got {recall!r}")
             tversky = check_similarity(similarity)
             codes = check_plain(queries, self._n_bits, weights, n_candidates, shortlist)
             if self.n_scanned < self._n_bits:
@@ -434,7 +437,7 @@ class Index:
             return nearest_rows(head, whole)
         chosen = self._choose(snapshot, head, k, recall, calibration, filter is None, threads)
         out = nearest_rows(head, whole, chosen)
-        short = np.any(out.ids < 0, axis=1)
+        short = (out.ids >= 0).sum(axis=1) < (k if calibration is None else k // calibration.ks[0])
         if short.any():  # too few of the rows that were read are wanted
             part = _part(head, short)
             again = nearest_rows(part, part if head is whole else None if whole is None else _part(whole, short))
@@ -753,8 +756,6 @@ class Index:
         threads: int | None,
     ) -> Chosen:
         """Blocks to read: those of one rule for queries that were measured, of both for others."""
-        if not isinstance(recall, float) or not 0.8 <= recall <= 0.999:
-            raise ValueError(f"recall must be None, or a number from 0.8 to 0.999, got {recall!r}")
         if snapshot.cells is None:
             raise ValueError(f"recall must be None for an index without cells (see make_cells), got {recall!r}")
         known = calibration is not None and calibration.known and all_wanted
@@ -764,8 +765,8 @@ class Index:
             calibration = self._calibration
         ranking = snapshot.ranking()
         reading = calibration.reading(recall, k, known)
-        n_ranked = ranking.n_ranked(calibration, recall, k, known)
-        return ranking.choose(*head, reading, n_ranked, n_threads(threads))
+        least = 1 + -(-k // (calibration.ks[0] * LANES))
+        return ranking.choose(*head, reading, least, n_threads(threads))
 
     def _check_parts(self, queries: Any, weights: npt.ArrayLike | None, in_parts: bool) -> tuple[Asked, Asked | None]:
         """Heads of queries and whole ones: the same where all bits are scanned, None where the heads rank alone."""

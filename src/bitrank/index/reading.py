@@ -26,8 +26,6 @@ _LOSS_OF_ITEMS = 0.4
 # A promise is kept by the mean recall of the queries it was measured on, less this many standard errors.
 _ERRORS = 1.28
 _NEVER = -1e9
-# Blocks that are ranked beyond those that a calibrated query reads, before a query is asked to rank all.
-_SPARE = 4
 
 
 class Reading(NamedTuple):
@@ -40,6 +38,19 @@ class Reading(NamedTuple):
     spread: float
     share: float
     radii: float
+
+
+def check_recall(recall: Any) -> None:
+    """Check a promise of recall.
+
+    Examples
+    --------
+    >>> check_recall(2)
+    Traceback (most recent call last):
+    ValueError: recall must be None, or a number from 0.8 to 0.999, got 2
+    """
+    if recall is not None and not (isinstance(recall, float) and 0.8 <= recall <= 0.999):
+        raise ValueError(f"recall must be None, or a number from 0.8 to 0.999, got {recall!r:.60}")
 
 
 class Searches(NamedTuple):
@@ -66,8 +77,6 @@ class Calibration:
         Blocks are read in the order of their mean, this many radii nearer.
     shares, radii : tuple of tuples
         Per k of `ks` and promise of `PROMISES`: the rule by share of blocks, and the one by limit.
-    read : tuple of tuples
-        The share of the blocks that the rule by limit read.
     ks : tuple of int
     known : bool
         Whether queries are of the kind that was measured; others follow both rules.
@@ -79,31 +88,20 @@ class Calibration:
     spread: float
     shares: Table
     radii: Table
-    read: Table
     ks: tuple[int, ...] = KS
     known: bool = True
 
     def reading(self, recall: float, k: int, known: bool = True) -> Reading:
-        """What to read for a promise; queries like those measured follow the rule that read less, others both."""
-        column = self._column(recall)
+        """What to read for a promise; queries like those measured read a share, others follow both rules."""
+        loss = (1 - recall) * (_LOSS_OF_ITEMS if self.on == "items" else 1)
+        column = int(np.searchsorted(PROMISES, 1 - loss - 1e-9))
         if column == len(PROMISES):
             return Reading(self.spread, 1.0, _NEVER)
-        share, radii, read = (self._between(table, k, column) for table in (self.shares, self.radii, self.read))
-        if not (known and self.known):
-            return Reading(self.spread, share, radii)
-        return Reading(self.spread, share, _NEVER) if share <= read else Reading(self.spread, 0, radii)
-
-    def read_by_limit(self, recall: float, k: int) -> float:
-        """The share of the blocks that the rule by limit read for a promise, of the queries that were measured."""
-        column = self._column(recall)
-        return 1.0 if column == len(PROMISES) else self._between(self.read, k, column)
-
-    def _column(self, recall: float) -> int:
-        loss = (1 - recall) * (_LOSS_OF_ITEMS if self.on == "items" else 1)
-        return int(np.searchsorted(PROMISES, 1 - loss - 1e-9))
-
-    def _between(self, table: Table, k: int, column: int) -> float:
-        return float(np.interp(np.log(k), np.log(self.ks), [row[column] for row in table]))
+        share, radii = (
+            float(np.interp(np.log(k), np.log(self.ks), [row[column] for row in table]))
+            for table in (self.shares, self.radii)
+        )
+        return Reading(self.spread, share, _NEVER if known and self.known else radii)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -112,8 +110,8 @@ class Calibration:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
         """From plain values."""
-        tables = {name: tuple(map(tuple, values[name])) for name in ("shares", "radii", "read")}
-        return cls(**{**values, **tables, "ks": tuple(values.get("ks", KS))})
+        tables = {name: tuple(map(tuple, values[name])) for name in ("shares", "radii")}
+        return cls(**{**values, **tables, "ks": tuple(values["ks"])})
 
 
 class BlockRanking:
@@ -124,10 +122,10 @@ class BlockRanking:
         self._radii, self._segments = cells.radii(means), segments
         self._order = np.arange(cells.n_mean_bits, dtype=np.uint16)
 
-    def choose(self, codes: Codes, weights: Weights | None, reading: Reading, n: int, threads: int) -> Chosen:
-        """Blocks for the kernel, of which `n` at most are ranked."""
-        n_sure = max(1, int(np.ceil(reading.share * self.n_blocks)))
-        n = min(n_sure if reading.radii <= _NEVER else max(n, n_sure), self.n_blocks)
+    def choose(self, codes: Codes, weights: Weights | None, reading: Reading, least: int, threads: int) -> Chosen:
+        """Blocks for the kernel, of which `least` at least are read."""
+        n_sure = min(max(least, int(np.ceil(reading.share * self.n_blocks))), self.n_blocks)
+        n = n_sure if reading.radii <= _NEVER else self.n_blocks
         queries = signed(codes, weights, len(self._cells.mean))
         reals, means, lengths = self._cells.ask(queries, reading.spread)
         sizes = np.abs(reals)
@@ -140,12 +138,6 @@ class BlockRanking:
         scores = sizes.sum(axis=1, keepdims=True) - 2 * distances
         rows, radii = self._rows(queries, scores, self._radii[blocks], means, lengths, reading.spread)
         return blocks, np.ascontiguousarray(rows - reading.radii * radii, np.float32), n_sure, n_read
-
-    def n_ranked(self, calibration: Calibration, recall: float, k: int, known: bool) -> int:
-        """How many blocks to rank: some times what queries read that were measured; all where nothing was."""
-        if not known:
-            return self.n_blocks
-        return int(_SPARE * calibration.read_by_limit(recall, k) * self.n_blocks) + 64
 
     def measure(
         self,
@@ -185,21 +177,20 @@ class BlockRanking:
 
     def _measure(
         self, distances: Floats, radii: Floats, spread: float, blocks: Ids, limits: Floats, searches: Searches
-    ) -> tuple[Table, Table, Table]:
-        """Both rules for every k and promise, and the share of blocks that the rule by limit reads."""
+    ) -> tuple[Table, Table]:
+        """Both rules for every k and promise."""
         nearer = distances - np.float32(spread) * radii
         there, rows = blocks >= 0, np.maximum(blocks, 0)
         held, nearer = np.take_along_axis(nearer, rows, 1), np.sort(nearer, axis=1)
         places = [np.searchsorted(all_of, some, side="right") for all_of, some in zip(nearer, held, strict=True)]
         read_before = np.array(places) / self.n_blocks
-        shares, rules, read = [], [], []
+        shares, rules = [], []
         for n, n_kept in zip(searches.counted, searches.kept, strict=True):
             limit = np.where(np.isfinite(limits[:, :n_kept]), limits[:, :n_kept], -np.inf).max(axis=1, keepdims=True)
             slack = (distances - limit) / np.maximum(radii, 1e-30)  # radii that a block's mean lies beyond the limit
             shares.append(_least(read_before[:, :n], there[:, :n]))
             rules.append(_least(np.take_along_axis(slack, rows[:, :n], 1), there[:, :n]))
-            read.append(tuple(float((slack <= rule).mean()) for rule in rules[-1]))
-        return tuple(shares), tuple(rules), tuple(read)
+        return tuple(shares), tuple(rules)
 
 
 def _least(values: npt.NDArray[Any], there: npt.NDArray[np.bool_]) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "parallel.hpp"
 #include "pass.hpp"
@@ -10,7 +11,7 @@ namespace bitrank {
 namespace {
 
 // Queries that share the blocks that several of them want, and the blocks that each reads before on its own, for a limit.
-constexpr std::size_t queries_together = 64, blocks_alone = 8;
+constexpr std::size_t queries_together = 1024, blocks_alone = 8;
 
 // Fetch this many blocks ahead of the one that is read: they lie far apart.
 constexpr std::size_t blocks_ahead = 2;
@@ -89,24 +90,29 @@ std::vector<std::vector<Hit>> search_chosen(const Search &given, const Chosen &c
             stop - start < queries_per_scan ? chosen.n_columns : std::min(blocks_alone, chosen.n_columns);
         std::vector<Pass> passes;
         passes.reserve(stop - start);
-        std::map<const Super *, std::vector<std::uint64_t>> wanted;
         for (std::size_t q = start; q < stop; ++q) {
             passes.emplace_back(task, q, supers, false);
             n_read[q] = read(passes.back(), chosen, q, places, 0, n_alone);
             passes.back().finished_top();
         }
-        for (std::size_t q = start; q < stop; ++q)
-            for (std::size_t i = n_alone; i < chosen.n_columns; ++i) {
-                if (i >= chosen.n_sure && chosen.floors[q * chosen.n_columns + i] > passes[q - start].limit()) continue;
-                const Place place = places.of(chosen.blocks[q * chosen.n_columns + i]);
-                if (!place.has_wanted_rows()) continue;
-                std::vector<std::uint64_t> &blocks = wanted[place.super];
-                blocks.resize(stop - start);
-                blocks[q - start] |= place.bit();
-                ++n_read[q];
-            }
         AlignedBytes prepared(passes[0].prepared_size());
-        for (auto &[super, blocks] : wanted) Pass::visit_chosen(passes, *super, blocks, prepared);
+        // Those that are read in any case lower the limits that decide on the others.
+        const std::size_t n_sure = std::clamp(chosen.n_sure, n_alone, chosen.n_columns);
+        for (const auto &[first, last] : {std::pair{n_alone, n_sure}, std::pair{n_sure, chosen.n_columns}}) {
+            std::map<const Super *, std::vector<std::uint64_t>> wanted;
+            for (std::size_t q = start; q < stop; ++q)
+                for (std::size_t i = first; i < last; ++i) {
+                    if (i >= chosen.n_sure && chosen.floors[q * chosen.n_columns + i] > passes[q - start].limit()) continue;
+                    const Place place = places.of(chosen.blocks[q * chosen.n_columns + i]);
+                    if (!place.has_wanted_rows()) continue;
+                    std::vector<std::uint64_t> &blocks = wanted[place.super];
+                    blocks.resize(stop - start);
+                    blocks[q - start] |= place.bit();
+                    ++n_read[q];
+                }
+            for (auto &[super, blocks] : wanted) Pass::visit_chosen(passes, *super, blocks, prepared);
+            for (Pass &pass : passes) pass.finished_top();
+        }
         for (std::size_t q = start; q < stop; ++q) out[q] = passes[q - start].finished_top().sorted();
     });
     return out;
