@@ -72,8 +72,7 @@ class PlaneQueries:
         out = self._estimated(index, whole, *found)
         order = np.lexsort((found.ids, out), axis=1)[:, :k]
         results = ReadResults(np.take_along_axis(found.ids, order, 1), np.take_along_axis(out, order, 1))
-        if reads:
-            results.share = found.share  # type: ignore[attr-defined]
+        results.share = getattr(found, "share", None)
         return results
 
     def calibrate(self, index: Index, own: Ids | None = None) -> Calibration:
