@@ -40,9 +40,9 @@ class Curve(NamedTuple):
     --------
     >>> print(Curve("queries", 1000, 300_000, (0.9, 1.0), (0.004, 1.0), (0.1, 1.25), 0))
     recall promised to the plain ranking, measured on 1000 queries over 300000 items (k = 10, one thread):
-      recall    0.9   all
-      % read    0.4   100
-      ms        0.1  1.25
+      recall    0.9    all
+      % read    0.4    100
+      ms        0.1   1.25
     """
 
     on: str  # "queries", or "items" where there were none
