@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bitrank.collection import Collection
     from bitrank.core.codes import pack
-    from bitrank.core.embeddings import from_embeddings
+    from bitrank.core.embeddings import from_embeddings, read_fps
     from bitrank.core.types import Queries, Results
     from bitrank.engines import connect
     from bitrank.hashing import ITQ, BitPlanes, SignBits, load_hasher
@@ -31,6 +31,7 @@ __all__ = [
     "load_hasher",
     "load_ranker",
     "pack",
+    "read_fps",
 ]
 
 __version__ = "0.1.0"

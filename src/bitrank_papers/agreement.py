@@ -16,7 +16,7 @@ from bitrank.core.checks import check_count
 from bitrank.core.types import Queries, Weights
 from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, QueryRows
 from bitrank.ranking.ranker import Ranker, scaled
-from bitrank.ranking.whrank import check_values, spread_between
+from bitrank_papers.whrank import check_values, spread_between
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

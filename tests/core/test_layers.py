@@ -25,7 +25,7 @@ def test_what_only_searches_starts_without_scikit_learn(start):
 def test_the_published_methods_are_imported_when_one_is_asked_for():
     code = (
         "import sys, bitrank.hashing as h, bitrank.ranking as r\n"
-        "h.ITQ, h.LSH, r.QueryVectorRanker, r.WhRank\n"
+        "h.ITQ, h.LSH, r.QueryVectorRanker, r.RankingSVM\n"
         "assert 'bitrank_papers' not in sys.modules\n"
         "print(h.KernelSupervisedHashing.__module__, r.ranker_class('QaRank').__module__)"
     )

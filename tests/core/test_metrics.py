@@ -289,3 +289,31 @@ def test_the_smallest_columns_are_the_first_of_a_stable_sort(n, width, dtype, da
     k = data.draw(st.integers(1, width))
     expected = np.sort(np.argsort(values, axis=1, kind="stable")[:, :k], axis=1)
     np.testing.assert_array_equal(ties.smallest_columns(values, k), expected)
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_first_ones_are_the_mean_over_every_order_of_ties(n, k, seed):
+    rng = np.random.default_rng(seed)
+    distances, relevant = rng.integers(0, 3, (1, n)), rng.random((1, n)) < 0.5
+    relevant[0, rng.integers(n)] = True
+    rows = []
+    for order in itertools.permutations(range(n)):
+        hits = relevant[0, sorted(range(n), key=lambda item: (distances[0, item], order[item]))]
+        ranks, others = np.flatnonzero(hits) + 1, np.flatnonzero(~hits)
+        early = np.exp(-20 * np.arange(1, n + 1) / n)
+        most, least = early[: len(ranks)].sum(), early[n - len(ranks) :].sum()
+        rows.append(
+            (
+                1 / ranks[0] if ranks[0] <= k else 0,
+                np.mean(ranks - 1 < (others[k - 1] if len(others) >= k else n)),
+                (early[ranks - 1].sum() - least) / (most - least) if len(ranks) < n else 1,
+            )
+        )
+    found = (
+        metrics.reciprocal_rank_at(distances, relevant, k),
+        metrics.recall_before(distances, relevant, k),
+        metrics.bedroc(distances, relevant),
+    )
+    np.testing.assert_allclose(np.ravel(found), np.mean(rows, axis=0), atol=1e-9)
+    none = np.zeros((1, n), bool)
+    assert np.isnan([metrics.reciprocal_rank_at(distances, none, k), metrics.bedroc(distances, none)]).all()

@@ -49,10 +49,12 @@ def test_another_exchange_is_asked_for_where_one_does_not_decide(surplus):
     def placebos():
         while True:
             asked.append(1)
-            yield PairScores(np.zeros(400), np.zeros(400))
+            yield PairScores(np.zeros(400), np.zeros(400), np.zeros(0))
 
     gains = spread + (2 + surplus) * standard_error(spread)
-    assert placebo.is_beaten(PairScores(gains, gains), PairScores(gains, gains), placebos(), "ndcg10") == (surplus > 0)
+    assert placebo.is_beaten(
+        PairScores(gains, gains, gains[:0]), PairScores(gains, gains, gains[:0]), placebos(), "ndcg10"
+    ) == (surplus > 0)
     assert len(asked) == (3 if surplus == 0.5 else 1)
 
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from bitrank import AsymmetricRanker
 from bitrank.core.codes import pack, signs, weighted_hamming
 from bitrank.ranking import AgreementRanker
-from bitrank.ranking.whrank import WhRank, _same_class_pairs
+from bitrank_papers.whrank import WhRank, _same_class_pairs
 
 
 def fit(ranker, values, y):

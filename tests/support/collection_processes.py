@@ -8,7 +8,7 @@ from bitrank import Collection
 from bitrank.integrations.documents import Documents
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["bitrank.integrations.documents", "bitrank.ranking.whrank", "sklearn.utils.validation"])
+CONTEXT.set_forkserver_preload(["bitrank.integrations.documents", "bitrank_papers.whrank", "sklearn.utils.validation"])
 
 
 def start(target, *arguments):

@@ -25,7 +25,7 @@ from bitrank.collection.results import CollectionResults, Explanation
 from bitrank.collection.vectors import GivenVectors, check_vectors
 from bitrank.core.arrays import to_array
 from bitrank.core.checks import check_any_rows, check_codes, check_count, check_queries, n_threads
-from bitrank.core.types import Codes, Ids, Queries, n_bytes
+from bitrank.core.types import Codes, Ids, Queries, bits_of, n_bytes
 from bitrank.index import Index
 from bitrank.index.reading import check_recall
 from bitrank.ranking.memory.entries import Memory
@@ -212,7 +212,8 @@ class Collection:
             and 0 <= array.min() <= array.max() < 256
         ):
             array = array.astype(np.uint8)
-        checked, width = check_any_rows(array, n_bits)
+        given = codes if array.dtype == np.bool_ else array
+        checked, width = check_any_rows(given, bits_of(codes) if n_bits is None else n_bits)
         n_dimensions = None if hasher is None else _check_fitted(hasher, checked, width)
         index = Index(n_bits=width) if hasher is None else _new_index(hasher)
         known, numbers = _start_ids(ids, len(checked), index)

@@ -15,6 +15,7 @@ from bitrank.core.arrays import to_array
 from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Rows
 from bitrank.ranking.evidence.kinds import TooLittleEvidenceError
+from bitrank.ranking.gate.folds import rare_rows
 from bitrank.ranking.gate.report import Report
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 KINDS = ("labels", "pairs", "constraints", "clicks", "unjudged")
 DEFAULTS = dict.fromkeys(KINDS, "QueryVectorRanker") | {"constraints": "RankingSVM"}
+_FEW = 0.1  # share of the labels that rare classes have together where they are few
 _NEEDS = {"clicks": "pairs", "unjudged": "vectors"}  # the kind of evidence that a ranker learns from
 
 
@@ -112,6 +114,12 @@ def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[st
         notes.append("the vectors are not at hand: labels were learned from reals decoded from the codes")
     if len(y) < len(items.codes):
         notes.append(f"{len(items.codes) - len(y)} of {len(items.codes)} items have no label")
+    rare = rare_rows(y)
+    if 0 < rare.mean() < _FEW and getattr(ranker, "scoring", "rare") != "rare":
+        notes.append(
+            f"{len(np.unique(y[rare]))} of {len(classes)} classes have {rare.mean():.1%} of the labels: held-out "
+            'queries are nearly all of the others, unless the ranker has scoring="rare"'
+        )
     ranker.fit(codes, y, collection=items.collection, **options)
 
 

@@ -21,7 +21,8 @@ def to_array(values: Any, name: str = "values") -> npt.NDArray[Any]:
     values : anything that holds numbers or texts
         NumPy arrays, also memory-mapped; lists; pandas and polars frames and series; Arrow arrays; tensors of PyTorch,
         JAX and others in the memory of the host (DLPack). A column whose values are lists, arrays or bytes of one
-        length becomes a matrix with one row per value.
+        length becomes a matrix with one row per value. A list of ImageHash, or of RDKit's ExplicitBitVect, becomes a
+        matrix of booleans.
     name : str
         What errors call the values.
 
@@ -40,7 +41,7 @@ def to_array(values: Any, name: str = "values") -> npt.NDArray[Any]:
         raise ValueError(f"{name} must not be masked, got {n_masked} masked values: fill them, or leave their rows out")
     if type(values).__module__.partition(".")[0] == "pyarrow":
         array = _from_arrow(values, name)
-    elif isinstance(values, list | tuple) and len(values) and isinstance(values[0], bytes | bytearray | memoryview):
+    elif isinstance(values, list | tuple) and len(values) and _is_code(values[0]):
         array = _stacked(list(values), name)
     else:
         array = _read(values, name)
@@ -120,9 +121,10 @@ def _from_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
 
 def _stacked(values: list[Any], name: str) -> npt.NDArray[Any]:
     rows: list[npt.NDArray[Any]] = []
+    row: npt.NDArray[Any]
     for number, value in enumerate(values):
-        if isinstance(value, bytes | bytearray | memoryview):
-            row: npt.NDArray[Any] = np.frombuffer(value, np.uint8)
+        if _is_code(value):
+            row = _bits_of_code(value)
         elif isinstance(value, dict):
             raise ValueError(f"{name} must be one column, got rows of {sorted(value)}: choose one of them")
         else:
@@ -133,6 +135,20 @@ def _stacked(values: list[Any], name: str) -> npt.NDArray[Any]:
             raise ValueError(f"{name} must have {wanted}, got {got} in row {number}")
         rows.append(row)
     return np.stack(rows)
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, bytes | bytearray | memoryview) or type(value).__name__ in ("ImageHash", "ExplicitBitVect")
+
+
+def _bits_of_code(value: Any) -> npt.NDArray[Any]:
+    """Bytes as they are; the bits of an ImageHash, row by row, and of RDKit's ExplicitBitVect as booleans."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return np.frombuffer(value, np.uint8)
+    if type(value).__name__ == "ImageHash":
+        return np.asarray(value.hash, bool).ravel()
+    text = import_extra("rdkit.DataStructs", "rdkit").BitVectToBinaryText(value)
+    return np.unpackbits(np.frombuffer(text, np.uint8), count=len(value), bitorder="little").astype(bool)
 
 
 def _of_one_kind(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:

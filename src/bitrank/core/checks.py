@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.core.arrays import to_array
-from bitrank.core.types import Codes, Ids, Method, Queries, Weights, n_bytes
+from bitrank.core.types import Codes, Ids, Method, Queries, Weights, bits_of, n_bytes
 
 # Candidates per query of method "rerank" by default: this many per result, and at least MIN_CANDIDATES.
 CANDIDATES_PER_RESULT = 10
@@ -23,6 +23,8 @@ MIN_CANDIDATES = 1000
 METHODS = get_args(Method)
 
 
+# The matrices of booleans inside of ImageHash, which are one code each, have these shapes.
+_SIDES_OF_HASHES = (8, 12, 16, 24, 32)
 # A uint8 matrix of at least this many values, all 0 or 1 and some of them 1, holds one bit per byte.
 _MIN_UNPACKED = 64
 
@@ -111,8 +113,15 @@ def check_n_bits(codes: Any, n_bits: int | None) -> tuple[Codes, int]:
 def check_any_rows(codes: Any, n_bits: int | None) -> tuple[Codes, int]:
     """The same for any number of codes, also none."""
     array = to_array(codes, "codes")
+    if n_bits is None:
+        n_bits = bits_of(codes)
     if n_bits is None and array.ndim == 2 and is_one_column_per_bit(array):
-        n_bits = int(array.shape[1])
+        n_bits, n_rows = int(array.shape[1]), len(array)
+        if isinstance(codes, np.ndarray) and array.dtype == np.bool_ and n_rows == n_bits in _SIDES_OF_HASHES:
+            raise ValueError(
+                f"codes must have one row per item, got {n_bits} × {n_bits} booleans, which may be the hash of one "
+                f"picture: give a list of ImageHash, or n_bits={n_bits} for {n_bits} codes of {n_bits} bits"
+            )
     checked = check_codes(array, n_bits)
     return checked, 8 * checked.shape[1] if n_bits is None else n_bits
 

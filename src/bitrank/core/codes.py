@@ -12,6 +12,7 @@ from bitrank import _kernel
 from bitrank.core.arrays import to_array
 from bitrank.core.checks import as_float32, check_codes, check_finite, check_weights, n_threads, split_reals
 from bitrank.core.embeddings import from_embeddings as from_embeddings
+from bitrank.core.embeddings import read_fps as read_fps
 from bitrank.core.types import Codes, Ids, Results, Rows, Weights, empty_results
 
 

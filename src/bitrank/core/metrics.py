@@ -1,4 +1,4 @@
-"""Quality of a ranking: average precision, precision, recall, PR curves, VOC-11, nDCG and the mass of ties.
+"""Quality of a ranking: average precision, precision, recall, MRR, BEDROC, PR curves, VOC-11, nDCG, ties.
 
 All measures are expectations over the order of items at equal distances, since binary codes tie most items. Conventions
 of every function:
@@ -13,6 +13,7 @@ of every function:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +107,47 @@ def recall_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floa
     k = check_count("k", k, 1)
     shares = by_chunk(lambda groups: expected_hits(groups, k) / groups.totals, distances, relevant)
     return np.concatenate(shares)
+
+
+def recall_before(distances: npt.ArrayLike, relevant: npt.ArrayLike, n_false: int) -> Floats:
+    """Compute the expected share of the relevant items that come before the `n_false`-th other item of every query.
+
+    Examples
+    --------
+    >>> recall_before([[0, 1, 2, 3]], [[True, False, True, False]], n_false=1)
+    array([0.5])
+    >>> recall_before([[0, 0]], [[True, False]], n_false=1)
+    array([0.5])
+    """
+    n_false = check_count("n_false", n_false, 1)
+    return np.concatenate(by_chunk(lambda groups: _recall_before(groups, n_false), distances, relevant))
+
+
+def reciprocal_rank_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int) -> Floats:
+    """Compute the expected reciprocal rank of the first relevant item of every query; 0 where it is beyond `k`.
+
+    Examples
+    --------
+    >>> reciprocal_rank_at([[0, 1, 1], [0, 1, 2]], [[False, True, False], [False, False, True]], k=2)
+    array([0.25, 0.  ])
+    """
+    k = check_count("k", k, 1)
+    return np.concatenate(by_chunk(lambda groups: _reciprocal_rank(groups, k), distances, relevant))
+
+
+def bedroc(distances: npt.ArrayLike, relevant: npt.ArrayLike, alpha: float = 20.0) -> Floats:
+    """Compute BEDROC of every query: how early relevant items come, from 0 to 1; most of it is the first 1.6/α.
+
+    References
+    ----------
+    J.-F. Truchon and C. Bayly: Evaluating virtual screening methods. J. Chem. Inf. Model. 47, 2007.
+
+    Examples
+    --------
+    >>> bedroc([[0, 1, 2, 3], [3, 2, 1, 0]], [[True, False, False, False]] * 2).round(3)
+    array([1., 0.])
+    """
+    return np.concatenate(by_chunk(lambda groups: _bedroc(groups, alpha), distances, relevant))
 
 
 def precision_recall(distances: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -322,6 +364,42 @@ def expected_hits(groups: Groups, k: int) -> Floats:
 def _precision(groups: Groups, k: int) -> Floats:
     """Expected share of relevant items among the first k of each query."""
     return np.where(np.isnan(groups.totals), np.nan, expected_hits(groups, k) / min(k, groups.n))
+
+
+def _recall_before(groups: Groups, n_false: int) -> Floats:
+    """Expected share of relevant items before the n-th other one: of r among f others, r·j/(f + 1) before the j-th."""
+    n_others = groups.end - groups.start - groups.count
+    wanted = n_false - (groups.start - groups.hits)
+    share = np.where(wanted > n_others, 1.0, wanted.clip(0) / (n_others + 1))
+    return np.bincount(groups.row, share * groups.count, minlength=len(groups.totals)) / groups.totals
+
+
+def _reciprocal_rank(groups: Groups, k: int) -> Floats:
+    """Expected reciprocal rank of the first relevant item, place by place of its group."""
+    out = np.where(np.isnan(groups.totals), np.nan, 0.0)
+    queries = np.flatnonzero(groups.totals > 0)
+    first = groups.bounds[queries]
+    start, count = groups.start[first], groups.count[first]
+    left, none_yet = groups.end[first] - start, np.ones(len(first))
+    for place in range(1, min(k, groups.n) + 1):
+        share = np.divide(count, left, out=np.zeros(len(first)), where=left >= count)
+        out[queries] += np.where(start + place <= k, none_yet * share / (start + place), 0.0)
+        none_yet, left = none_yet * (1 - share), left - 1
+    return out
+
+
+def _bedroc(groups: Groups, alpha: float) -> Floats:
+    """BEDROC: the mean of exp(−α·rank/n) over relevant items, between that of the last and of the first places."""
+    rate = alpha / groups.n
+
+    def mass(start: Any, size: Any) -> Any:  # of the places after the start
+        return np.exp(-rate * (start + 1)) * -np.expm1(-rate * size) / -np.expm1(-rate)
+
+    size = groups.end - groups.start
+    found = np.bincount(groups.row, mass(groups.start, size) * groups.count / size, minlength=len(groups.totals))
+    most, least = mass(0, groups.totals), mass(groups.n - groups.totals, groups.totals)
+    out: Floats = np.divide(found - least, most - least, out=np.ones(len(found)), where=groups.totals < groups.n)
+    return np.where(np.isnan(groups.totals), np.nan, out)
 
 
 def _hits_at_every_rank(groups: Groups) -> tuple[Floats, Floats]:

@@ -12,6 +12,43 @@ Ids = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]
 
+
+class PackedCodes(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Packed codes of a hasher that know how many bits they have: not all of their last byte count.
+
+    Rows of them know it too. Files and other libraries keep the bytes alone: name `n_bits` there.
+    """
+
+    n_bits: int | None
+
+    @classmethod
+    def of(cls, codes: Codes, n_bits: int) -> PackedCodes:
+        """A view of codes that knows their bits."""
+        known = codes.view(cls)
+        known.n_bits = n_bits
+        return known
+
+    def __array_finalize__(self, origin: Any) -> None:
+        self.n_bits = getattr(origin, "n_bits", None)
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+
+def bits_of(codes: Any) -> int | None:
+    """Bits of packed codes that know them, or None.
+
+    Examples
+    --------
+    >>> codes = PackedCodes.of(np.zeros((2, 3), np.uint8), 20)
+    >>> bits_of(codes[:1]), bits_of(codes[:, :2]), bits_of(np.array(codes))
+    (20, None, None)
+    """
+    n_bits = codes.n_bits if isinstance(codes, PackedCodes) else None
+    fits = n_bits is not None and codes.ndim == 2 and codes.shape[1] == n_bytes(n_bits) and codes.dtype == np.uint8
+    return n_bits if fits else None
+
+
 # How a search ranks: all codes by weight, or the nearest by plain Hamming distance, re-ranked by weight.
 Method = Literal["exact", "rerank"]
 

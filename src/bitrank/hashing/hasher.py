@@ -17,7 +17,7 @@ from bitrank.core.archives import Archive, check_shapes, write_archive
 from bitrank.core.arrays import to_rows
 from bitrank.core.checks import check_codes, check_count
 from bitrank.core.codes import pack
-from bitrank.core.types import Codes
+from bitrank.core.types import Codes, PackedCodes
 from bitrank.hashing.registry import FORMAT, VERSION
 
 Floats = npt.NDArray[np.float64]
@@ -145,8 +145,10 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         Returns
         -------
         codes : uint8 array of shape (n, ceil(n_bits / 8))
+            Where not all bits of the last byte count, they know how many do, and an `Index` of them has these.
         """
-        return pack(self.project(X) > 0)
+        codes = pack(self.project(X) > 0)
+        return PackedCodes.of(codes, self.n_bits_) if self.n_bits_ % 8 else codes
 
     def check_codes(self, codes: Codes) -> None:
         """Refuse codes that this hasher cannot have made: those of another length.

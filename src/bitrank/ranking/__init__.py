@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from bitrank.ranking.query_vector import QueryVectorRanker as QueryVectorRanker
     from bitrank.ranking.ranker import Ranker as Ranker
     from bitrank.ranking.ranking_svm import RankingSVM as RankingSVM
-    from bitrank.ranking.whrank import WhRank as WhRank
     from bitrank_papers.agreement import AgreementRanker as AgreementRanker
     from bitrank_papers.mdsh import MDSHRanker as MDSHRanker
     from bitrank_papers.qa_rank import QaRank as QaRank
+    from bitrank_papers.whrank import WhRank as WhRank
 
 __all__ = ["RANKERS", "Ranker", "ranker_class", "load_ranker", *RANKERS]
 

@@ -22,7 +22,7 @@ Floats = npt.NDArray[Any]
 
 # An example's cost: codes with few ones, as molecules have, want what separates; dense ones want the examples' mean,
 # turned a little. Both chosen on splits that no report shows.
-_DENSE_COST, _SPARSE_COST, _SPARSE = 0.5, 50.0, 1 / 8
+_DENSE_COST, _SPARSE_COST, _SPARSE = 0.5, 200.0, 1 / 8
 _FULL_COST_FROM = 5  # fewer examples cost less, each
 _TOLERANCE, _ROUGH = 0.01, 0.05  # |g| / |w| of what ranks, and of what is judged
 _BIAS = 10.0  # the constant feature, so large that its weight is next to free

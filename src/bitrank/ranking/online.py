@@ -28,7 +28,7 @@ from bitrank.ranking.evidence.kinds import (
 from bitrank.ranking.evidence.sampling import SAMPLINGS, Params, Samples, constraint_samples, label_samples
 from bitrank.ranking.gate import choose as gate
 from bitrank.ranking.gate.folds import Validation, some_rows
-from bitrank.ranking.gate.report import Report, Scoring
+from bitrank.ranking.gate.report import Report
 from bitrank.ranking.gate.stream import StreamGate
 from bitrank.ranking.ranker import Ranker
 from bitrank.ranking.ranking_svm import constants, constraints_of
@@ -78,7 +78,7 @@ class OnlineRankingSVM(Ranker):
         queries in the collection, and the start until one surely gains. 0 is no gate.
     n_quadruplets : int, default=5000
         Quadruplets that `fit` draws; `partial_fit` and `learn_clicks` draw none.
-    scoring : {"guarded", "map", "p10"}, default="guarded"
+    scoring : {"guarded", "rare", "map", "p10", "ndcg", "mrr", "bedroc", "recall@N"}, default="guarded"
         What `fit` maximises on held-out data, see `RankingSVM`.
     validation : {"rows", "classes"}, default="rows"
         What `fit` holds out, see `RankingSVM`.
@@ -124,7 +124,7 @@ class OnlineRankingSVM(Ranker):
     solver: str = "exact"
     hold_out: float = 0.0
     n_quadruplets: int = 5000
-    scoring: Scoring = "guarded"
+    scoring: str = "guarded"
     validation: Validation = "rows"
     random_state: Any = None
 
@@ -214,7 +214,7 @@ class OnlineRankingSVM(Ranker):
         def learn(some: ConstraintEvidence, _: np.random.Generator) -> gate.Challengers:
             return partial(constraint_samples(some).challengers, self._try)
 
-        choose = partial(gate.choose_by_constraints, evidence, learn, random=self._random())
+        choose = partial(gate.choose_by_constraints, evidence, learn, random=self._random(), scoring=self.scoring)
         return self._fit_samples(constraint_samples(evidence), choose)
 
     def _fit_samples(self, samples: Samples, choose: Callable[[], Report]) -> Report:

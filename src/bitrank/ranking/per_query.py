@@ -13,7 +13,6 @@ from bitrank.core.checks import check_codes
 from bitrank.core.types import Codes, Queries, Weights
 from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows
 from bitrank.ranking.gate.folds import Validation
-from bitrank.ranking.gate.report import Scoring
 from bitrank.ranking.ranker import Ranker
 from bitrank.ranking.trust import MOST_ROWS, Calibration, Calibrations, Doubt
 
@@ -32,7 +31,7 @@ class PerQueryRanker(Ranker):
     sample_: Codes = field(init=False)
     collection_: Codes = field(init=False)  # without rows where it learned without a collection
 
-    scoring: Scoring = "guarded"
+    scoring: str = "guarded"
     validation: Validation = "rows"
     random_state: Any = None
 

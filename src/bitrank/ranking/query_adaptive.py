@@ -46,8 +46,8 @@ class QueryAdaptiveRanker(PerQueryRanker):
         Length of the codes; by default all bits of their bytes.
     n_steps : int, default=1000
         Gradient steps, each on 256 random queries against 1024 random items.
-    scoring : {"guarded", "map", "p10"}, default="guarded"
-        What λ maximises: MAP among those that do not lower precision at 10, MAP alone, or precision at 10.
+    scoring : {"guarded", "rare", "map", "p10", "ndcg", "mrr", "bedroc", "recall@N"}, default="guarded"
+        What λ maximises on held-out data, see `RankingSVM`.
     validation : {"rows", "classes"}, default="rows"
         What is held out: rows of every class, or whole classes where future classes will be new.
     random_state : int, RandomState instance or None, default=None
@@ -90,7 +90,7 @@ class QueryAdaptiveRanker(PerQueryRanker):
         return self._fit_batches(evidence, partial(gate.choose_by_labels, **options))
 
     def _fit_pairs(self, evidence: PairEvidence) -> Report:
-        return self._fit_batches(evidence, gate.choose_by_pairs)
+        return self._fit_batches(evidence, partial(gate.choose_by_pairs, scoring=self.scoring))
 
     def _fit_batches(self, evidence: LabelEvidence | PairEvidence, choose: Callable[..., Report]) -> Report:
         random, n_bits = self._random(), evidence.n_bits

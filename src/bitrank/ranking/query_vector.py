@@ -68,8 +68,8 @@ class QueryVectorRanker(PerQueryRanker):
         Hidden units of the network that tells classes.
     n_steps : int, default=400
         Gradient steps, each on 256 random queries; from pairs at most 300.
-    scoring : {"guarded", "map", "p10"}, default="guarded"
-        What λ maximises: MAP among those that do not lower precision at 10, MAP alone, or precision at 10.
+    scoring : {"guarded", "rare", "map", "p10", "ndcg", "mrr", "bedroc", "recall@N"}, default="guarded"
+        What λ maximises on held-out data, see `RankingSVM`.
     validation : {"rows", "classes"}, default="rows"
         What is held out: rows of every class, or whole classes where future classes will be new.
     random_state : int, RandomState instance or None, default=None
@@ -373,7 +373,7 @@ class _PairLearner(_Learner):
     def choose(self, evidence: PairEvidence, kinds: list[str]) -> Report:
         random = np.random.default_rng(self.seed)
         learn = partial(self.learn, evidence, kinds)
-        return gate.choose_by_pairs(evidence, learn, random=random, scale_magnitudes=False)
+        return gate.choose_by_pairs(evidence, learn, random=random, scale_magnitudes=False, scoring=self.ranker.scoring)
 
     def train(self, kind: str, rows: Rows | None, label: str) -> Network:
         evidence, n_bits, inputs = self.evidence, self.evidence.n_bits, self.inputs[kind]

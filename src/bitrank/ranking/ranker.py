@@ -33,7 +33,7 @@ from bitrank.ranking.evidence.kinds import (
     check_vector_evidence,
 )
 from bitrank.ranking.examples import ExampleQuery, query_from
-from bitrank.ranking.gate.report import Report
+from bitrank.ranking.gate.report import Report, check_scoring
 from bitrank.ranking.networks.threads import one_blas_thread
 from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, check_archive, ranker_class
 from bitrank.ranking.trust import sample_collection
@@ -282,9 +282,9 @@ class Ranker(BaseEstimator):
             if name not in self.learns_from and (name == kind or features is not None):
                 able = [other for other in RANKERS if name in ranker_class(other).learns_from]
                 raise ValueError(f"{type(self).__name__} cannot learn from {what}; {', '.join(able)} can")
-        for name, usual in (("scoring", "guarded"), ("validation", "rows")):
-            if kind != "labels" and getattr(self, name, usual) != usual:
-                raise ValueError(f'{name} must be "{usual}" for {kind}, got {getattr(self, name)!r}')
+        check_scoring(getattr(self, "scoring", "guarded"), kind)
+        if kind != "labels" and getattr(self, "validation", "rows") != "rows":
+            raise ValueError(f'validation must be "rows" for {kind}, got {self.validation!r}')
 
     @one_blas_thread
     def _learn(self, learn: Callable[[Any], Report | None], evidence: Any) -> Self:

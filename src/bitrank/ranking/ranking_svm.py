@@ -24,7 +24,7 @@ from bitrank.ranking.evidence.sampling import (
 )
 from bitrank.ranking.gate import choose as gate
 from bitrank.ranking.gate.folds import Validation, some_rows
-from bitrank.ranking.gate.report import Report, Scoring
+from bitrank.ranking.gate.report import Report
 from bitrank.ranking.ranker import Ranker
 from bitrank.ranking.solvers.objective import Constraints, Objective, best_scale
 from bitrank.ranking.solvers.solvers import SOLVERS, Solution
@@ -55,8 +55,11 @@ class RankingSVM(Ranker):
     strategy : {"auto", "uniform", "near"}, default="auto"
         How `fit` draws them, see `draw_quadruplets`. "auto" tries "near" in several
         widths and "uniform" where C is "auto", and is "uniform" where C is given.
-    scoring : {"guarded", "map", "p10"}, default="guarded"
-        What C="auto" maximises: MAP among those that do not lower precision at 10, MAP alone, or precision at 10.
+    scoring : {"guarded", "rare", "map", "p10", "ndcg", "mrr", "bedroc", "recall@N"}, default="guarded"
+        What C="auto" maximises: MAP among those that do not lower precision at 10; the same for queries of classes with
+        fewer than half of the items of the mean class; MAP alone; precision, nDCG or MRR at 10; BEDROC (α = 20); or the
+        share of what is relevant before the N-th false match. From pairs and constraints "guarded", the usual nDCG at
+        10, "ndcg", "mrr" or "recall@N".
     validation : {"rows", "classes"}, default="rows"
         What C="auto" holds out: rows of every class, or whole classes (where future classes will be new).
     random_state : int, RandomState instance or None, default=None
@@ -100,7 +103,7 @@ class RankingSVM(Ranker):
     solver: str = "exact"
     n_quadruplets: int = 50_000
     strategy: str = "auto"
-    scoring: Scoring = "guarded"
+    scoring: str = "guarded"
     validation: Validation = "rows"
     random_state: Any = None
 
@@ -157,7 +160,9 @@ class RankingSVM(Ranker):
             return partial(pair_samples(some, self.n_quadruplets, random).challengers, partial(self._try, None))
 
         samples = pair_samples(evidence, self.n_quadruplets, random)
-        return self._fit_samples(samples, partial(gate.choose_by_pairs, evidence, learn, random=random))
+        return self._fit_samples(
+            samples, partial(gate.choose_by_pairs, evidence, learn, random=random, scoring=self.scoring)
+        )
 
     def _fit_constraints(self, evidence: ConstraintEvidence) -> Report | None:
         n = len(evidence.rows)
@@ -165,7 +170,7 @@ class RankingSVM(Ranker):
         def learn(some: ConstraintEvidence, _: np.random.Generator) -> gate.Challengers:
             return partial(constraint_samples(some).challengers, partial(self._try, n))
 
-        choose = partial(gate.choose_by_constraints, evidence, learn, random=self._random())
+        choose = partial(gate.choose_by_constraints, evidence, learn, random=self._random(), scoring=self.scoring)
         return self._fit_samples(constraint_samples(evidence), choose)
 
     def _fit_samples(self, samples: Samples, choose: Callable[[], Report]) -> Report | None:

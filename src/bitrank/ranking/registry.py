@@ -27,7 +27,7 @@ RANKERS = {
     "QueryVectorRanker": "query_vector",
     "RankingSVM": "ranking_svm",
     "UniformRanker": "plain",
-    "WhRank": "whrank",
+    "WhRank": "bitrank_papers.whrank",
 }
 
 

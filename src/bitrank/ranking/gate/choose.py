@@ -21,7 +21,7 @@ from bitrank.ranking.evidence.kinds import (
     pairs_of_constraints,
 )
 from bitrank.ranking.gate import placebo
-from bitrank.ranking.gate.folds import PairFold, Validation, split_labels, split_pairs
+from bitrank.ranking.gate.folds import PairFold, Validation, rare_rows, split_labels, split_pairs
 from bitrank.ranking.gate.judge import (
     Factor,
     Floats,
@@ -31,7 +31,7 @@ from bitrank.ranking.gate.judge import (
     PairScores,
     mean_one,
 )
-from bitrank.ranking.gate.report import Report, Scoring, check_scoring
+from bitrank.ranking.gate.report import Report, check_scoring
 
 # From row numbers to learn from, and the parameters that are wanted (None: all), to the parameters of challengers and
 # the factor that each gives to a query's bits.
@@ -96,7 +96,7 @@ def choose(
     *,
     random: np.random.Generator,
     blends: Sequence[float] = BLENDS,
-    scoring: Scoring = "guarded",
+    scoring: str = "guarded",
     race: bool = False,
 ) -> Report:
     """Rank held-out queries by every challenger and blend; the winner must also beat a placebo.
@@ -111,7 +111,8 @@ def choose(
     random : numpy Generator
     blends : sequence of float
         Shares of the factor to try; the rest is the query itself.
-    scoring : {"guarded", "map", "p10"}
+    scoring : str
+        As in `Report`.
     race : bool
         Judge only the best few of the first fold in the others.
     """
@@ -184,7 +185,7 @@ def choose_by_labels(
     learn: Learn[LabelEvidence],
     *,
     random: np.random.Generator,
-    scoring: Scoring = "guarded",
+    scoring: str = "guarded",
     validation: Validation = "rows",
     cross_validate: bool = False,
     scale_magnitudes: bool = True,
@@ -206,8 +207,13 @@ def choose_by_labels(
         Whether the factor multiplies the magnitudes of queries, or replaces them and is blended with them.
     """
     check_scoring(scoring)
-    folds = split_labels(evidence.y, validation, random, cross_validate)
-    held_out = ((fold.learn, HeldOutLabels(evidence, fold, scale_magnitudes)) for fold in folds)
+    rare = rare_rows(evidence.y) if scoring == "rare" else None
+    if rare is not None and not rare.any():
+        raise ValueError(
+            'scoring="rare" must have a class with fewer than half of the items of the mean class, got none'
+        )
+    folds = split_labels(evidence.y, validation, random, cross_validate, rare)
+    held_out = ((fold.learn, HeldOutLabels(evidence, fold, scale_magnitudes, scoring)) for fold in folds)
     return choose(evidence, held_out, learn, random=random, blends=blends, scoring=scoring, race=race)
 
 
@@ -219,12 +225,13 @@ def choose_by_pairs(
     itself: bool = False,
     scale_magnitudes: bool = True,
     blends: Sequence[float] = BLENDS,
+    scoring: str = "guarded",
 ) -> Report:
     """Hold out whole queries and hide the pairs of some items, and judge by nDCG@10 over the collection.
 
     Parameters
     ----------
-    evidence, learn, random, scale_magnitudes, blends : as in `choose_by_labels`
+    evidence, learn, random, scale_magnitudes, blends, scoring : as in `choose_by_labels`
         Rows to learn from are rows of `evidence.pairs`.
     itself : bool
         Whether queries are rows of the codes, which must not find themselves.
@@ -232,13 +239,17 @@ def choose_by_pairs(
 
     def held_out() -> Iterator[tuple[Rows, Judge]]:
         for fold in split_pairs(evidence.pairs, _NEW_ITEMS, random):
-            yield fold.learn, HeldOutPairs(evidence, fold, scale_magnitudes, itself, random)
+            yield fold.learn, HeldOutPairs(evidence, fold, scale_magnitudes, itself, random, scoring)
 
-    return choose(evidence, held_out(), learn, random=random, blends=blends)
+    return choose(evidence, held_out(), learn, random=random, blends=blends, scoring=scoring)
 
 
 def choose_by_constraints(
-    evidence: ConstraintEvidence, learn: Learn[ConstraintEvidence], *, random: np.random.Generator
+    evidence: ConstraintEvidence,
+    learn: Learn[ConstraintEvidence],
+    *,
+    random: np.random.Generator,
+    scoring: str = "guarded",
 ) -> Report:
     """Hold out queries and items as `choose_by_pairs` does, the similar items of held-out queries being relevant."""
     judged = pairs_of_constraints(evidence)
@@ -246,10 +257,10 @@ def choose_by_constraints(
 
     def held_out() -> Iterator[tuple[Rows, Judge]]:
         for fold in split_pairs(judged.pairs, _NEW_ITEMS, random):
-            judge = HeldOutPairs(judged, fold, True, itself, random)
+            judge = HeldOutPairs(judged, fold, True, itself, random, scoring)
             yield _rows_to_learn(evidence, judged, fold, itself), judge
 
-    return choose(evidence, held_out(), learn, random=random)
+    return choose(evidence, held_out(), learn, random=random, scoring=scoring)
 
 
 def _rows_to_learn(evidence: ConstraintEvidence, judged: PairEvidence, fold: PairFold, itself: bool) -> Rows:
@@ -269,7 +280,11 @@ def _gather(parts: Sequence[Any]) -> Any:
 
 def _racers(judged: Judged, rival: Any) -> list[dict[str, Any]]:
     """Parameters of the best challengers by the first fold."""
-    lines = [(key[:-1], [float(figure.mean()) for figure in parts[0][:2]]) for key, parts in judged.items()]
+
+    def figures(scores: Any) -> list[float]:
+        return [float(figure.mean()) for figure in (scores.score if len(scores.score) else scores.ap, scores.p10)]
+
+    lines = [(key[:-1], figures(parts[0])) for key, parts in judged.items()]
     by_map = sorted(lines, key=lambda line: -line[1][0])
     safe = [line for line in by_map if line[1][1] >= rival[1].mean()]
     by_p10 = sorted(lines, key=lambda line: -line[1][1])

@@ -38,6 +38,19 @@ class PairFold(NamedTuple):
     new_items: Rows
 
 
+def rare_rows(y: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Rows of the classes that have fewer than half of the items of the mean class.
+
+    Examples
+    --------
+    >>> rare_rows(np.array([0, 0, 0, 0, 0, 0, 1])).tolist()
+    [False, False, False, False, False, False, True]
+    """
+    _, places, counts = np.unique(y, return_inverse=True, return_counts=True)
+    rare: npt.NDArray[np.bool_] = (counts < counts.mean() / 2)[places]
+    return rare
+
+
 def some_rows(n: int, random: np.random.Generator) -> Rows:
     """Draw row numbers in random order, at most 50 000 of them.
 
@@ -50,9 +63,15 @@ def some_rows(n: int, random: np.random.Generator) -> Rows:
 
 
 def split_labels(
-    y: npt.NDArray[Any], validation: Validation, random: np.random.Generator, cross_validate: bool = False
+    y: npt.NDArray[Any],
+    validation: Validation,
+    random: np.random.Generator,
+    cross_validate: bool = False,
+    first: npt.NDArray[np.bool_] | None = None,
 ) -> list[LabelFold]:
     """Hold out a third of the rows, or each third once where they are few; or half of the classes, then the other half.
+
+    Queries are the held-out rows that come `first`, or any of them.
 
     Examples
     --------
@@ -65,18 +84,19 @@ def split_labels(
     rows = some_rows(len(y), random)
     if validation == "rows":
         thirds = np.array_split(rows, 3)
-        folds = [_label_fold(np.setdiff1d(rows, third), third, rows) for third in thirds]
+        folds = [_label_fold(np.setdiff1d(rows, third), third, rows, first) for third in thirds]
         return folds if cross_validate and len(rows) <= _FEW_ROWS else folds[:1]
     classes = random.permutation(np.unique(y))
     if len(classes) < 4:
         raise ValueError(f'validation="classes" needs at least four classes, got {len(classes)}')
     half = np.isin(y[rows], classes[: len(classes) // 2])
     sides = [rows[half], rows[~half]]
-    return [_label_fold(learn, held_out, held_out) for learn, held_out in (sides, sides[::-1])]
+    return [_label_fold(learn, held_out, held_out, first) for learn, held_out in (sides, sides[::-1])]
 
 
-def _label_fold(learn: Rows, held_out: Rows, collection: Rows) -> LabelFold:
-    return LabelFold(np.sort(learn), held_out[:_MOST_QUERIES], held_out[:_MOST_ITEMS], np.sort(collection))
+def _label_fold(learn: Rows, held_out: Rows, collection: Rows, first: npt.NDArray[np.bool_] | None) -> LabelFold:
+    queries = held_out if first is None else held_out[first[held_out]]
+    return LabelFold(np.sort(learn), queries[:_MOST_QUERIES], held_out[:_MOST_ITEMS], np.sort(collection))
 
 
 def split_pairs(pairs: Rows, new_share: float, random: np.random.Generator) -> list[PairFold]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
 from bitrank.core.codes import distances, distances_to_rows, signs, split_vectors
-from bitrank.core.metrics import average_precision, ndcg_at, precision_at
+from bitrank.core.metrics import average_precision, bedroc, ndcg_at, precision_at, recall_before, reciprocal_rank_at
 from bitrank.core.ties import smallest_columns
 from bitrank.core.types import Codes, Rows, Weights
 from bitrank.ranking.evidence.kinds import LabelEvidence, PairEvidence, QueryRows, TooLittleEvidenceError, blocks
@@ -64,12 +64,16 @@ def standard_error(gains: Floats) -> float:
 
 
 class LabelScores(NamedTuple):
-    """Average precision of queries, precision at 10 of more queries, and class and side of the first ones."""
+    """Average precision of queries, precision at 10 of more queries, and class and side of the first ones.
+
+    `score` is another figure of these or those queries, or without values.
+    """
 
     ap: Floats
     p10: Floats
     classes: npt.NDArray[Any]
     sides: Floats
+    score: Floats
 
     def figures(self, rival: LabelScores) -> dict[str, float]:
         """Means, and the standard errors of their gains over the rival's, paired by query.
@@ -83,20 +87,21 @@ class LabelScores(NamedTuple):
         of_classes = np.bincount(groups, np.where(rival.sides == 0, gains - gains.mean(), rival.sides * gains))
         by_class = float(np.sqrt(of_classes @ of_classes) / len(gains))
         errors = {"map_error": max(standard_error(gains), by_class), "p10_error": standard_error(self.p10 - rival.p10)}
-        return {name: float(value) for name, value in {**means, **errors}.items()}
+        return {name: float(value) for name, value in {**means, **errors}.items()} | _score_figures(self, rival)
 
     @staticmethod
     def mean_of(parts: Sequence[LabelScores]) -> LabelScores:
         """Mean of several judgements of the same queries."""
-        ap, p10 = (np.mean([part[place] for part in parts], axis=0) for place in (0, 1))
-        return parts[0]._replace(ap=ap, p10=p10)
+        ap, p10, score = (np.mean([getattr(part, name) for part in parts], axis=0) for name in ("ap", "p10", "score"))
+        return parts[0]._replace(ap=ap, p10=p10, score=score)
 
 
 class PairScores(NamedTuple):
-    """nDCG@10 of every query for all its relevant items, and for those that no training pair names."""
+    """nDCG@10 of every query for all its relevant items, and for those that no training pair names; another figure."""
 
     ndcg10: Floats
     new_ndcg10: Floats
+    score: Floats
 
     def figures(self, rival: PairScores) -> dict[str, float | None]:
         """Means of both figures, and the standard error of the first one's gain, paired by query."""
@@ -105,12 +110,49 @@ class PairScores(NamedTuple):
             "ndcg10": float(self.ndcg10.mean()),
             "ndcg10_error": standard_error(self.ndcg10 - rival.ndcg10),
             "new_ndcg10": float(new.mean()) if len(new) else None,
+            **_score_figures(self, rival),
         }
 
     @staticmethod
     def mean_of(parts: Sequence[PairScores]) -> PairScores:
         """Mean of several judgements of the same queries."""
-        return PairScores(*np.mean(parts, axis=0))
+        return PairScores(*(np.mean(columns, axis=0) for columns in zip(*parts, strict=True)))
+
+
+def _score_figures(now: Any, rival: Any) -> dict[str, float]:
+    """Mean of the other figure, and the standard error of its gain."""
+    if not len(now.score):
+        return {}
+    return {"score": float(now.score.mean()), "score_error": standard_error(now.score - rival.score)}
+
+
+def score_lists(scoring: str, to_items: Distances, gains: npt.NDArray[Any], n_relevant: Rows, best: Floats) -> Floats:
+    """The figure of a scoring for every query by its nearest items; without values for those of other lists.
+
+    Parameters
+    ----------
+    scoring : str
+    to_items, gains : arrays of shape (n_queries, n)
+    n_relevant, best : arrays of shape (n_queries,)
+        Relevant items, and the best DCG@10, of the whole collection.
+    """
+    relevant, figure = gains > 0, np.empty(0)
+    if scoring == "mrr":
+        figure = np.nan_to_num(reciprocal_rank_at(to_items, relevant, 10))
+    elif scoring.startswith("recall@"):
+        figure = np.nan_to_num(recall_before(to_items, relevant, int(scoring.partition("@")[2])))
+        figure *= relevant.sum(axis=1) / np.maximum(n_relevant, 1)
+    elif scoring == "ndcg":
+        gained = np.nan_to_num(ndcg_at(to_items, gains, 10)) * best_dcg(gains)
+        figure = np.divide(gained, best, out=np.full(len(best), np.nan), where=best > 0)
+    return figure
+
+
+def best_dcg(gains: npt.NDArray[Any]) -> Floats:
+    """DCG@10 of rows of gains in their best order."""
+    top = -np.sort(-gains.astype(np.float64), axis=1)[:, :10]
+    out: Floats = top @ (1 / np.log2(np.arange(2, top.shape[1] + 2)))
+    return out
 
 
 class Near(NamedTuple):
@@ -233,7 +275,9 @@ def _mix(
 class HeldOutLabels(HeldOutQueries):
     """Rank for held-out rows of labelled codes: MAP in a sample of unseen items, P@10 in the whole collection."""
 
-    def __init__(self, evidence: LabelEvidence, fold: LabelFold, scale_magnitudes: bool = True) -> None:
+    def __init__(
+        self, evidence: LabelEvidence, fold: LabelFold, scale_magnitudes: bool = True, scoring: str = "guarded"
+    ) -> None:
         codes, y = evidence.codes, evidence.y
         n_similar = (y[fold.queries][:, None] == y[fold.sample]).sum(axis=1)
         rows = fold.queries[n_similar > np.isin(fold.queries, fold.sample)]
@@ -242,7 +286,10 @@ class HeldOutLabels(HeldOutQueries):
         super().__init__(
             evidence.queries.take(rows), rows, codes, fold.collection, rows, evidence.n_bits, scale_magnitudes
         )
-        self.y = y
+        self.y, self.scoring = y, scoring
+        classes, counts = np.unique(y[fold.collection], return_counts=True)
+        self.n_relevant = counts[np.searchsorted(classes, y[rows])] - np.isin(rows, fold.collection)
+        self.best = best_dcg((np.arange(10) < self.n_relevant[:, None]).astype(np.float64))
         self.halves = halves(y, rows[:_MAP_QUERIES], fold.sample)
         sides = (1.0, -1.0) if len(self.halves) == 2 else (0.0,)
         parts = [
@@ -286,7 +333,11 @@ class HeldOutLabels(HeldOutQueries):
         to_sample[self.in_sample] = np.inf
         # A query without a similar item among its nearest has precision 0, not an unknown one.
         p10 = np.nan_to_num(precision_at(to_near, near_relevant, 10))
-        return LabelScores(np.nan_to_num(average_precision(to_sample, relevant)), p10, self.classes, self.sides)
+        score = score_lists(self.scoring, to_near, near_relevant, self.n_relevant, self.best)
+        if self.scoring == "bedroc":
+            score = np.nan_to_num(bedroc(to_sample, relevant))
+        ap = np.nan_to_num(average_precision(to_sample, relevant))
+        return LabelScores(ap, p10, self.classes, self.sides, score)
 
 
 def halves(y: npt.NDArray[Any], queries: Rows, items: Rows) -> list[tuple[Rows, Rows]]:
@@ -306,8 +357,15 @@ class HeldOutPairs(HeldOutQueries):
     """Rank for held-out queries: nDCG@10 of all their relevant items, and of those that no training pair names."""
 
     def __init__(
-        self, evidence: PairEvidence, fold: PairFold, scale_magnitudes: bool, itself: bool, random: np.random.Generator
+        self,
+        evidence: PairEvidence,
+        fold: PairFold,
+        scale_magnitudes: bool,
+        itself: bool,
+        random: np.random.Generator,
+        scoring: str = "guarded",
     ) -> None:
+        self.scoring = "guarded" if scoring == "ndcg" else scoring
         numbers = np.sort(fold.queries)
         pairs = evidence.pairs[np.isin(evidence.pairs[:, 0], numbers) & (evidence.pairs[:, 2] > 0)]
         collection = np.arange(len(evidence.codes))
@@ -338,22 +396,20 @@ class HeldOutPairs(HeldOutQueries):
             yield amount, self._score(near.rows, near.known, to_near)
 
     def _score(self, rows: Rows, known: Mask, to_near: Distances, lists: Any = slice(None)) -> PairScores:
-        return PairScores(*(self._ndcg(rows, known, to_near, gains, lists) for gains in (self.gains, self.new_gains)))
+        kinds = [self._gains_of(rows, known, gains, lists) for gains in (self.gains, self.new_gains)]
+        ndcg10, new_ndcg10 = (score_lists("ndcg", to_near, *kind) for kind in kinds)
+        return PairScores(ndcg10, new_ndcg10, score_lists(self.scoring, to_near, *kinds[0]))
 
-    def _ndcg(self, rows: Rows, known: Mask, to_near: Distances, gains: Floats, lists: Any) -> Floats:
-        """nDCG@10 of every query for its list, or that of another; NaN where nothing is worth finding."""
-        near_gains, best = np.zeros(rows.shape), np.zeros(len(rows))
-        buffer = np.zeros(len(self.codes))
-        discounts = 1 / np.log2(np.arange(2, 12))
+    def _gains_of(self, rows: Rows, known: Mask, gains: Floats, lists: Any) -> tuple[Floats, Rows, Floats]:
+        """Gains of near items for every query's list, or that of another; how many it has, and its best DCG@10."""
+        near_gains, best, buffer = np.zeros(rows.shape), np.zeros((len(rows), 10)), np.zeros(len(self.codes))
+        n_relevant = np.zeros(len(rows), np.int64)
         for place, (start, stop) in enumerate(zip(self.starts[lists], self.stops[lists], strict=True)):
             items, worth = self.pairs[start:stop, 1], gains[start:stop]
             buffer[items] = worth
             near_gains[place] = buffer[rows[place]]
             buffer[items] = 0
             top = -np.sort(-worth)[:10]
-            best[place] = top @ discounts[: len(top)]
+            best[place, : len(top)], n_relevant[place] = top, np.count_nonzero(worth)
         near_gains[known] = 0
-        near_best = -np.sort(-near_gains, axis=1)[:, :10]
-        share = np.nan_to_num(ndcg_at(to_near, near_gains, 10)) * (near_best @ discounts[: near_best.shape[1]])
-        out: Floats = np.divide(share, best, out=np.full(len(rows), np.nan), where=best > 0)
-        return out
+        return near_gains, n_relevant, best_dcg(best)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 
-Scoring = Literal["guarded", "map", "p10"]
 Line = dict[str, Any]
-FIGURES = ("map", "p10", "ndcg10", "new_ndcg10")
+FIGURES = ("map", "p10", "ndcg10", "new_ndcg10", "score")
+# What a gate can maximise: from labels, and from pairs and constraints. recall@N is the share of what is relevant
+# before the N-th false match.
+_LABEL_SCORINGS = ("guarded", "rare", "map", "p10", "ndcg", "mrr", "bedroc", "recall@N")
+_PAIR_SCORINGS = ("guarded", "ndcg", "mrr", "recall@N")
+_USUAL = {"guarded", "rare", "map"}
 # Standard errors that a gain must exceed, since the winner is the best of many. On random labels the best of about a
 # hundred reached 2 on most draws and 3 rarely; on digits of 600 rows and more it reached at least 5.5.
 _LABEL_Z, _PAIR_Z = 4.0, 3.0
@@ -19,15 +23,15 @@ class Report(list[Line]):
     """One line per challenger and blend with its held-out figures; the first line is the plain distance.
 
     A line holds the challenger's parameters, its `blend`, figures (`map` and `p10` from labels, `ndcg10` and
-    `new_ndcg10` from pairs and constraints), and the standard errors of their gains (`map_error`, …). The report is
-    empty where nothing was held out.
+    `new_ndcg10` from pairs and constraints, `score` where another figure is asked for), and the standard errors of
+    their gains (`map_error`, …). The report is empty where nothing was held out.
 
     Parameters
     ----------
     lines : iterable of dict
-    scoring : {"guarded", "map", "p10"}
-        From labels, "guarded" maximises MAP among those that do not lower precision at 10; "map" and "p10" maximise
-        that figure. From pairs and constraints it is always nDCG@10.
+    scoring : {"guarded", "rare", "map", "p10", "ndcg", "mrr", "bedroc", "recall@N"}
+        From labels, "guarded" maximises MAP among those that do not lower precision at 10, and "rare" the same for
+        queries of rare classes; the others maximise that figure. From pairs and constraints "guarded" is nDCG@10.
     seconds : float
         What the fit took.
     refusal : str, optional
@@ -61,7 +65,9 @@ class Report(list[Line]):
     @property
     def figure(self) -> str:
         """The figure that is maximised."""
-        return "ndcg10" if self and "ndcg10" in self[0] else "p10" if self.scoring == "p10" else "map"
+        if self and "ndcg10" in self[0]:
+            return "score" if "score" in self[0] else "ndcg10"
+        return "map" if self.scoring in _USUAL else "p10" if self.scoring == "p10" else "score"
 
     @property
     def before(self) -> dict[str, float | None]:
@@ -114,7 +120,6 @@ class Report(list[Line]):
         >>> report.pick("guarded")["blend"], report.pick("map")["blend"], report.pick("p10")
         (0.5, 1.0, None)
         """
-        check_scoring(scoring)
         if not self:
             return None
         plain, *tried = self
@@ -133,10 +138,13 @@ class Report(list[Line]):
             raise ValueError(f"expected a report of lines, got {stored!r:.80}") from error
 
 
-def check_scoring(scoring: str) -> None:
-    """Refuse a scoring that is not one of `Scoring`."""
-    if scoring not in get_args(Scoring):
-        raise ValueError(f"scoring must be one of {get_args(Scoring)}, got {scoring!r}")
+def check_scoring(scoring: str, kind: str = "labels") -> None:
+    """Refuse a scoring that no judge of this kind of evidence has."""
+    known = {"labels": _LABEL_SCORINGS, "pairs": _PAIR_SCORINGS, "constraints": _PAIR_SCORINGS}.get(kind, ("guarded",))
+    text, _, number = str(scoring).partition("@")
+    named = f"{text}@N" if number.isdecimal() and int(number) > 0 else scoring
+    if named not in known or scoring == "recall@N":
+        raise ValueError(f"scoring must be one of {', '.join(known)} for {kind}, got {scoring!r}")
 
 
 def _figures(line: Line) -> dict[str, float | None]:
@@ -144,19 +152,19 @@ def _figures(line: Line) -> dict[str, float | None]:
 
 
 def _best_of_labels(plain: Line, tried: list[Line], scoring: str) -> Line | None:
-    """The best figure among lines that surely gain it and, guarded, do not surely lower precision at 10."""
+    """The best figure among lines that surely gain it and, guarded or rare, do not surely lower precision at 10."""
 
     def sure_gain(line: Line, figure: str, errors: float) -> float:
         gain: float = line[figure] - plain[figure] - errors * line[f"{figure}_error"]
         return gain
 
-    figure = "p10" if scoring == "p10" else "map"
+    figure = "p10" if scoring == "p10" else "map" if scoring in _USUAL or "score" not in plain else "score"
     # The winner is the best of many, and part of that is luck: the best of n equal challengers gains about this many
     # standard errors.
     luck = np.sqrt(2 * np.log(len(tried) + 1))
     winner, best = None, 0.0
     for line in tried:
-        if scoring == "guarded" and sure_gain(line, "p10", errors=luck) < 0:
+        if scoring in ("guarded", "rare") and sure_gain(line, "p10", errors=luck) < 0:
             continue
         gain = sure_gain(line, figure, errors=0)
         if gain > best and sure_gain(line, figure, errors=_LABEL_Z) > 0:
@@ -165,12 +173,12 @@ def _best_of_labels(plain: Line, tried: list[Line], scoring: str) -> Line | None
 
 
 def _best_of_pairs(plain: Line, tried: list[Line]) -> Line | None:
-    """The best nDCG@10 among lines that surely gain and do not lose on new items."""
-    winner = None
+    """The best figure among lines that surely gain and do not lose on new items."""
+    winner, figure = None, "score" if "score" in plain else "ndcg10"
     for line in tried:
-        gain = line["ndcg10"] - plain["ndcg10"]
+        gain = line[figure] - plain[figure]
         new_gain = line["new_ndcg10"] - plain["new_ndcg10"] if plain["new_ndcg10"] is not None else 0.0
-        surely = gain > _PAIR_Z * line["ndcg10_error"] and new_gain >= 0
-        if surely and (winner is None or line["ndcg10"] > winner["ndcg10"]):
+        surely = gain > _PAIR_Z * line[f"{figure}_error"] and new_gain >= 0
+        if surely and (winner is None or line[figure] > winner[figure]):
             winner = line
     return winner
