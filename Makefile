@@ -19,7 +19,8 @@ test: $(VENV)/test.installed browser
 test-all: $(VENV)/test.installed browser
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "" --hypothesis-profile all
 
-# The tests as other processors would run them, three minutes per row: ROWS="1 2" or names, TESTS=tests/ranking; ROWS=list lists.
+# The tests as other processors would run them, three minutes per row: ROWS="1 2" or names, TESTS=tests/ranking; ROWS=list
+# lists; TESTS=--learned are those of what is learned, the ones that BLAS can change.
 test-processors: $(VENV)/test.installed browser
 	$(BIN)/python scripts/test_processors.py $(if $(ROWS),--rows "$(ROWS)") -n auto --dist loadfile $(TESTS)
 

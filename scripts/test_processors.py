@@ -5,6 +5,7 @@ Rows that load the same are one row, and what this processor cannot load is left
 
     python scripts/test_processors.py --rows list                            # the rows of this processor
     python scripts/test_processors.py --rows "blas-haswell kernel-scalar"    # or by number: "1 3"
+    python scripts/test_processors.py --learned                              # only tests of what is learned
     python scripts/test_processors.py tests/ranking -k svm                   # the rest goes to pytest
 """
 
@@ -32,6 +33,14 @@ print(json.dumps({
     "kernels": _kernel.kernel_paths(),
 }))
 """
+# Where matrices are multiplied: what hashers, rankers, collections and clicks learn, and who asks them to. The others test
+# searches, which the kernel answers to the last bit alike on every processor, and files, requests, pages and words.
+LEARNED = [
+    *("tests/ranking", "tests/hashing", "tests/collection", "tests/clicks", "tests/dask", "tests/experiments"),
+    *("tests/test_golden.py", "tests/service/test_service_learning.py", "tests/service/test_service_bounds.py"),
+    *("tests/service/test_service_collection.py", "tests/cli/test_cli_learn.py", "tests/cli/test_cli_demo.py"),
+    *("tests/cli/test_cli_collection.py", "tests/docs/test_docs.py", "tests/integrations/test_langchain.py"),
+]
 BLAS = ["Haswell", "Prescott", "SkylakeX", "Zen", "Sapphirerapids", "NEOVERSEN1", "ARMV8"]  # names that OpenBLAS knows
 
 
@@ -90,7 +99,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--rows", default="", help="names or numbers, separated by spaces, or list; all by default")
+    parser.add_argument("--learned", action="store_true", help="only the tests of what is learned")
     arguments, to_pytest = parser.parse_known_args()
+    if arguments.learned:
+        to_pytest += LEARNED
     rows = matrix()
     for what, _ in rows.values():
         del what["kernels"]
