@@ -16,9 +16,10 @@ from collection_processes import remember_for_ever, start
 
 import bitrank
 from bitrank import Collection
-from bitrank.collection import CollectionFormatError
+from bitrank.collection import CollectionFormatError, remembering
 from bitrank.core.codes import distances, signs
 from bitrank.core.types import Queries
+from bitrank.ranking import QueryVectorRanker
 from bitrank.ranking.memory.lifting import MOST, PINNED_FROM, PIVOT, TIE
 
 
@@ -201,6 +202,101 @@ def test_an_engine_is_lifted_as_an_index_is(tmp_path):
     collections[0].remember(asked[0], [100], pinned=True)
     collections[0].save(tmp_path / "c")
     assert Collection.load(tmp_path / "c", engine=engine).judgements() == collections[0].judgements()
+
+
+def topical(seed, n=400, n_queries=120, n_topics=8, flipped=0.12):
+    """Codes, queries about topics, and pairs: what is wanted is of the query's topic, of which codes say nothing."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 256, (n, 8), dtype=np.uint8)
+    topics = rng.integers(n_topics, size=n_queries)
+    centres = rng.random((n_topics, 64)) < 0.5
+    queries = np.packbits(centres[topics] ^ (rng.random((n_queries, 64)) < flipped), axis=1)
+    wanted = rng.permutation(n)[: n_topics * 12].reshape(n_topics, 12)
+    pairs = np.array([(q, i) for q in range(n_queries) for i in rng.choice(wanted[topics[q]], 6, replace=False)])
+    return codes, queries, pairs, rng
+
+
+QUICK = QueryVectorRanker(n_steps=1, random_state=0)  # what matters is the memory
+
+
+def test_learning_from_pairs_judges_the_memory_and_uses_it_from_then_on(tmp_path):
+    codes, queries, pairs, _ = topical(0)
+    collection = Collection.from_codes(codes, ids=[f"item {i}" for i in range(400)], random_state=0)
+    collection.remember(queries[:1], [["item 0"]], query_ids=["before"])
+    names = [f"query {q}" for q in range(120)]
+    rows = [(names[q], f"item {i}") for q, i in pairs.tolist()]
+    report = collection.learn(pairs=rows, queries=queries, query_ids=names, ranker=QUICK)
+    learned = report.learned
+    assert learned.memory["use"] in ("memory", "both")
+    assert report.memory.offset == learned.memory["offset"] == collection.versions[-1].facts["memory"]
+    assert (report.memory.n_queries, report.memory.n_unjudged) == (121, 0)
+    assert f"memory of the judged queries: {learned.memory['use']} in use" in str(report)
+    near = queries[:5] ^ np.uint8([1, 0, 0, 0, 0, 0, 0, 0])
+    results = collection.search(near, 10, explain=True)
+    plain = Collection.from_codes(codes, ids=[f"item {i}" for i in range(400)]).search(near, 10)
+    wanted = [{f"item {i}" for q, i in pairs.tolist() if q == row} for row in range(5)]
+
+    def hits(found):
+        return sum(len(set(ids) & own) for ids, own in zip(found.ids.tolist(), wanted, strict=True))
+
+    assert hits(results) >= hits(plain) + 10
+    assert any(lift and lift.query.startswith("query") for lift in results.explanation.lifted[0])
+    collection.remember(queries[3:4], [["item 7"]], query_ids=["after"])
+    assert collection.report().memory.n_unjudged == 1
+    collection.save(tmp_path / "c")
+    loaded = Collection.load(tmp_path / "c")
+    assert loaded.report() == collection.report()
+    assert (loaded.search(near, 10).ids == collection.search(near, 10).ids).all()
+    collection.forget()
+    assert (collection.search(near, 10).ids == plain.ids).all()
+
+
+def test_a_memory_that_the_gate_refuses_lifts_nothing_any_more():
+    codes, queries, pairs, rng = topical(1)
+    collection = Collection.from_codes(codes, random_state=0)
+    collection.learn(pairs=pairs, queries=queries, ranker=QUICK)
+    assert collection.report().memory.offset is not None
+    collection.forget([each["query"] for each in collection.judgements()])
+    pairs[:, 0] = rng.permutation(120)[pairs[:, 0]]
+    report = collection.learn(pairs=pairs, queries=queries, ranker=QUICK)
+    assert report.learned.memory["use"] == "neither"
+    assert report.memory is None
+    assert collection.versions[-1].facts.get("memory") is None
+    plain = Collection.from_codes(codes).search(queries, 10)
+    assert (collection.search(queries, 10).ids == plain.ids).all()
+
+
+def test_what_is_remembered_or_removed_while_learning_is_not_lost(monkeypatch):
+    codes, queries, pairs, _ = topical(2)
+    collection = Collection.from_codes(codes, random_state=0)
+    judge = remembering.judge
+
+    def meanwhile(*args):
+        collection.remember(~queries[:3], [[1], [2], [3]])  # takes the first numbers
+        collection.remove([int(pairs[0, 1])])
+        return judge(*args)
+
+    monkeypatch.setattr(remembering, "judge", meanwhile)
+    collection.learn(pairs=pairs, queries=queries, ranker=QUICK)
+    known = collection.judgements()
+    assert len(known) == 123
+    assert [each["items"] for each in known[:3]] == [[1], [2], [3]]
+    assert all(pairs[0, 1] not in each["items"] for each in known)
+    collection.search(queries, 10)
+
+
+def test_codes_of_planes_are_lifted_over_a_learned_vector_on_one_scale():
+    rng = np.random.default_rng(4)
+    X, queries = rng.normal(size=(400, 16)), rng.normal(size=(40, 16))
+    collection = Collection.from_vectors(X, bits=4, random_state=0)
+    reals = collection.hasher.project(queries)
+    plain = collection._linear(collection._moment, collection._plain(collection._moment, None, queries))
+    same = remembering.linear(plain, Queries(np.packbits(reals > 0, axis=1), 3 * np.abs(reals)))
+    similarities = [
+        (total[:, None] - 2 * collection._moment.search(each, 5, None, 1)[1]) * unit[:, None]
+        for each, (total, unit) in (plain, same)
+    ]
+    np.testing.assert_allclose(*similarities, rtol=1e-4)
 
 
 def test_searches_see_one_moment_while_others_remember_and_forget():

@@ -394,19 +394,21 @@ class Collection:
             raise ValueError(f"recall must be None for a similarity, got {recall!r}")
         if similarity is not None and self._hasher is None and np.asarray(Q).dtype.kind == "f":
             raise ValueError("queries must be codes for a similarity, got reals")
+        queries: Any
         asked, queries, trust = self._ask(moment, Q) if similarity is None else (None, self._codes_of(moment, Q), None)
         remembers = similarity is None and remembering.is_active(moment)
-        scale = self._scale_of(queries)
-        if remembers and isinstance(queries, PlaneQueries):  # lifted by linear scores
-            scale = queries.scale()
-            asked = queries = queries.reals()
-        reads = promises.reading(moment, queries, isinstance(Q, Queries), recall)
+        lifted, form = None, queries
+        if remembers:  # lifted by linear scores
+            plain = self._linear(moment, asked)
+            queries, scale = ranked = plain if asked is queries else remembering.linear(plain, queries)
+            form = queries if isinstance(form, PlaneQueries) else form
+        else:
+            scale = self._scale_of(queries)
+        reads = promises.reading(moment, form, isinstance(Q, Queries), recall)
         found = moment.search(queries, k, wanted, threads, similarity, reads)
         numbers, distances = found
-        lifted = None
         if remembers:
-            scales = scale if asked is queries else self._scale_of(asked), scale
-            lifted = remembering.lifted(moment, (asked, queries), (numbers, distances), wanted, threads, scales)
+            lifted = remembering.lifted(moment, plain, ranked, (numbers, distances), wanted, threads)
             numbers, distances = lifted.ids, lifted.distances
         out = CollectionResults(moment.ids.of(numbers), distances)
         out.scale = scale
@@ -424,7 +426,7 @@ class Collection:
             )
             if lifted is not None:
                 lifts = remembering.explain(
-                    moment, lifted, asked, lambda n: moment.search(queries, n, wanted, threads)[0], scales[0]
+                    moment, lifted, plain, lambda n: moment.search(queries, n, wanted, threads)[0]
                 )
                 out.explanation = out.explanation._replace(lifted=lifts)
         return out
@@ -594,19 +596,38 @@ class Collection:
             reals, vectors = (None, None) if asked is None else self._read_queries(moment, asked)
             reals = reals if vectors is None else self._project(vectors)
             evidence = learning.Evidence(kind, given[kind], reals, vectors, query_ids, ignore_unknown)
-            learned_ranker, learned = learning.learn(made, self._items(moment, features), evidence)
+            learned_ranker, learned, taught = learning.learn(made, self._items(moment, features), evidence)
+            offset: float | None = None
+            if taught is not None:
+                codes = self._codes_of(moment, queries)
+                plain = self._linear(moment, self._plain(moment, reals, vectors))
+                judgements = remembering.judged_pairs(moment, moment, codes, taught, query_ids)
+                accepted = learned_ranker is not None
+                judged = remembering.judge(moment, judgements, taught, plain, accepted, self._random_state)
+                learned, offset = dataclasses.replace(learned, memory=judged._asdict()), judged.offset
+                learned_ranker = learned_ranker if judged.use in ("vector", "both") else None
             with self._writing:
                 self._learned = learned
                 self._facts_changed = True
-                if learned_ranker is not None:
-                    number = self._versions[-1][0].number + 1
-                    facts = {"gain": learned.gate.gain} if learned.gate else {}
-                    version = Version(number, kind, type(learned_ranker).__name__, float(learned_ranker.blend_), facts)
-                    if asked is not None and self._moment.promises is not None:  # real queries
-                        kept = self._moment.promises.with_queries(reals if vectors is None else vectors)
-                        self._moment, self._changes = dataclasses.replace(self._moment, promises=kept), None
-                    self._use(version, Lazy("ranker", learned_ranker))
+                if taught is not None and (offset is not None or self._moment.memory is not None):
+                    judgements = remembering.judged_pairs(moment, self._moment, codes, taught, query_ids)
+                    self._remember(judgements if offset is not None else remembering.nothing(self.n_bits), judged=True)
+                withdrawn = taught is not None and remembering.offset_of(self._moment) is not None
+                real_queries = learned_ranker is not None and asked is not None
+                if real_queries and self._moment.promises is not None:
+                    kept = self._moment.promises.with_queries(reals if vectors is None else vectors)
+                    self._moment, self._changes = dataclasses.replace(self._moment, promises=kept), None
+                if learned_ranker is not None or offset is not None or withdrawn:
+                    self._use_learned(learned, learned_ranker, offset)
         return self.report()
+
+    def _use_learned(self, learned: Learned, ranker: Ranker | None, offset: float | None) -> None:
+        """Use what the gates accepted, from the next search on."""
+        facts = {"gain": learned.gate.gain} if learned.gate else {}
+        facts |= {} if offset is None else {"memory": offset}
+        name, blend = (None, 0.0) if ranker is None else (type(ranker).__name__, float(ranker.blend_))
+        version = Version(self._versions[-1][0].number + 1, learned.kind, name, blend, facts)
+        self._use(version, None if ranker is None else Lazy("ranker", ranker))
 
     def use(self, ranker: Ranker) -> Version:
         """Rank by a ranker that learned elsewhere; nothing judges it here.
@@ -724,7 +745,8 @@ class Collection:
     def _remember(self, judgements: remembering.Judgements, judged: bool = False) -> None:
         memory = self._moment.memory or Memory.empty(self.n_bits)
         self._note(remembering.change_of(judgements, judged))
-        self._moment = dataclasses.replace(self._moment, memory=memory.add(*judgements, judged))
+        memory = remembering.remembered(memory, judgements, judged)
+        self._moment = dataclasses.replace(self._moment, memory=memory)
 
     def roll_back(self, number: int | None = None) -> Version:
         """Use an earlier version again, by default the one before; it becomes the newest version.
@@ -1055,17 +1077,29 @@ class Collection:
         if isinstance(Q, Queries):
             return Q, Q, Q.trust
         queries, vectors = self._read_queries(moment, Q)
-        hasher: Any = self.hasher
-        if moment.ranker is None and vectors is not None and hasattr(hasher, "ask") and isinstance(moment.index, Index):
-            in_planes = PlaneQueries.of(hasher, vectors)
-            return in_planes, in_planes, None
-        reals = queries if vectors is None else hasher.project(vectors)
+        plain = (
+            self._plain(moment, queries, vectors) if moment.ranker is None or remembering.is_active(moment) else None
+        )
         if moment.ranker is None:
-            return reals, reals, None
+            return plain, plain, None
+        reals = queries if vectors is None else self._project(vectors)
         ranker = moment.ranker.get()
         features = None if vectors is None else ranker.features_of(vectors)
         queries = ranker.queries_for(reals, features=features, collection=moment.index)
-        return reals, queries, queries.trust
+        return plain, queries, queries.trust
+
+    def _plain(self, moment: Moment, queries: Any, vectors: npt.NDArray[Any] | None) -> Any:
+        """What the plain ranking asks the index, for queries as `_read_queries` returns them."""
+        hasher: Any = self.hasher
+        if vectors is not None and hasattr(hasher, "ask") and isinstance(moment.index, Index):
+            return PlaneQueries.of(hasher, vectors)
+        return queries if vectors is None else hasher.project(vectors)
+
+    def _linear(self, moment: Moment, queries: Any) -> remembering.Linear:
+        """Plain queries that are linear in the bits, and what turns their distances into similarities."""
+        if isinstance(queries, PlaneQueries):
+            return remembering.with_weights(queries.reals(), self.n_bits), queries.scale()
+        return remembering.with_weights(queries, self.n_bits), self._scale_of(queries)
 
     def _codes_of(self, moment: Moment, Q: Any) -> Codes:
         """Queries as codes."""

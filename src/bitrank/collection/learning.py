@@ -13,7 +13,7 @@ import numpy.typing as npt
 from bitrank.collection.report import Learned
 from bitrank.core.arrays import to_array
 from bitrank.core.codes import signs
-from bitrank.core.types import Codes, Rows
+from bitrank.core.types import Codes, Rows, Weights
 from bitrank.ranking.evidence.kinds import TooLittleEvidenceError
 from bitrank.ranking.gate.folds import rare_rows
 from bitrank.ranking.gate.report import Report
@@ -38,6 +38,13 @@ class Items(NamedTuple):
     project: Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]] | None
     rows_of: Callable[[Any], Rows]  # row in this order of ids; -1 for unknown ones
     ids: npt.NDArray[Any]
+
+
+class Taught(NamedTuple):
+    """Judged pairs that were learned from, as rows (query, item, grade), and the folds of the gate that accepted it."""
+
+    pairs: Rows
+    folds: list[tuple[Rows, Rows, Weights]]
 
 
 class Evidence(NamedTuple):
@@ -78,11 +85,11 @@ def make_ranker(ranker: Any, kind: str, n_bits: int, random_state: Any) -> Ranke
     return made.set_params(n_bits=n_bits)  # type: ignore[no-any-return]
 
 
-def learn(ranker: Ranker, items: Items, evidence: Evidence) -> tuple[Ranker | None, Learned]:
+def learn(ranker: Ranker, items: Items, evidence: Evidence) -> tuple[Ranker | None, Learned, Taught | None]:
     """Learn and judge; the ranker is None where the gate, or too little evidence, refuses what was learned."""
-    start, notes, refusal, gate = time.perf_counter(), list[str](), None, Report()
+    start, notes, refusal, gate, taught = time.perf_counter(), list[str](), None, Report(), None
     try:
-        _FITS[evidence.kind](ranker, items, evidence, notes)
+        taught = _FITS[evidence.kind](ranker, items, evidence, notes)
         gate = ranker.report_
     except TooLittleEvidenceError as error:
         refusal = f"too little evidence: {error}"
@@ -93,7 +100,7 @@ def learn(ranker: Ranker, items: Items, evidence: Evidence) -> tuple[Ranker | No
         reason = refusal or gate.refusal or "nothing ranked held-out data surely better than the plain ranking"
     seconds = time.perf_counter() - start
     learned = Learned(evidence.kind, type(ranker).__name__, accepted, reason, gate, seconds, notes)
-    return ranker if accepted else None, learned
+    return ranker if accepted else None, learned, taught
 
 
 def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> None:
@@ -155,25 +162,29 @@ def _is_missing(label: Any) -> bool:
     return label is None or label != label or (isinstance(label, int | float) and label == -1)
 
 
-def _fit_pairs(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> None:
+def _fit_pairs(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Taught:
     if evidence.queries is None:
         raise ValueError("queries must be given with pairs, got none")
     pairs, n_unknown = _pairs(items, evidence, len(evidence.queries))
     if n_unknown:
         notes.append(f"{n_unknown} judgements name unknown ids and were left out")
-    _fit_checked_pairs(ranker, items.codes, pairs, evidence.queries, evidence.query_vectors)
+    return _fit_checked_pairs(ranker, items.codes, pairs, evidence.queries, evidence.query_vectors)
 
 
 def _fit_checked_pairs(
     ranker: Ranker, codes: Codes, pairs: Rows, queries: Any, vectors: npt.NDArray[Any] | None = None
-) -> None:
+) -> Taught:
+    from bitrank.ranking.evidence.pairs import check_pairs
+
     relevant = pairs[pairs[:, 2] > 0] if pairs.shape[1] == 3 else pairs
     informative = np.bincount(relevant[:, 0]) if len(relevant) else np.zeros(0, int)
     n = int(((informative > 0) & (informative < len(codes))).sum())
     if n < 2:
         raise TooLittleEvidenceError(f"judgements of at least two queries are needed to hold one out, got {n}")
     features = {} if vectors is None or "features" not in ranker.learns_from else {"features": vectors}
-    ranker.fit_pairs(codes, pairs, queries=queries, **features)
+    taught = Taught(check_pairs(pairs, len(codes), len(queries)), [])
+    ranker.fit_pairs(codes, taught.pairs, queries=queries, beside=lambda *fold: taught.folds.append(fold), **features)
+    return taught
 
 
 def _pairs(items: Items, evidence: Evidence, n_queries: int) -> tuple[Rows, int]:
@@ -297,7 +308,7 @@ def _fit_unjudged(ranker: Ranker, items: Items, evidence: Evidence, notes: list[
     ranker.fit_vectors(items.codes, vectors, queries=evidence.queries, query_vectors=query_vectors)
 
 
-_FITS = {
+_FITS: dict[str, Callable[[Any, Items, Evidence, list[str]], Taught | None]] = {
     "labels": _fit_labels,
     "pairs": _fit_pairs,
     "constraints": _fit_constraints,

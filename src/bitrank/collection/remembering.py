@@ -13,12 +13,17 @@ from bitrank.collection.folder import Change
 from bitrank.collection.ids import as_values
 from bitrank.collection.report import MemoryReport
 from bitrank.collection.results import Lift
+from bitrank.core.codes import distances, split_vectors
 from bitrank.core.types import Codes, Ids, Queries, Rows
 from bitrank.ranking.memory.entries import GRADE, ITEM, PINNED, Memory
 from bitrank.ranking.memory.lifting import PINNED_FROM, Lifted, Scale, Search, lift
 
 if TYPE_CHECKING:
+    from bitrank.collection.learning import Taught
     from bitrank.collection.moment import Moment
+    from bitrank.ranking.memory.judge import Judged
+
+Linear = tuple[Queries, Scale]  # queries that are linear in the bits, and what turns distances into similarities
 
 _LEAST = 1e-5  # share of a distance that rounding may change
 _RANKED = 1000  # results among which `explain` looks for the plain rank of what was lifted
@@ -46,32 +51,29 @@ def is_active(moment: Moment) -> bool:
 
 def lifted(
     moment: Moment,
-    queries: tuple[Any, Any],
+    asked: Linear,
+    ranked: Linear,
     found: tuple[Ids, npt.NDArray[np.float32]],
     wanted: Ids | None,
     threads: int,
-    scales: tuple[Scale, Scale],
 ) -> Lifted:
     """Results of a search, lifted by the memory of its moment.
 
     Parameters
     ----------
-    queries : two of codes, reals or `Queries`
+    asked, ranked : queries with their scales
         What judged queries are compared with, and what ranked the items.
     found : ids and distances
     wanted : ids, optional
         Ascending: what a filter leaves.
-    scales : two, of the queries
     """
     memory: Memory = moment.memory  # type: ignore[assignment]
-    index, (totals, units) = moment.index, scales[0]
-    asked = _with_weights(queries[0], index.n_bits)
-    ranked = asked if queries[1] is queries[0] else _with_weights(queries[1], index.n_bits)
+    index, (queries, (totals, units)) = moment.index, asked
 
     def judged_from(similarities: npt.NDArray[Any]) -> tuple[Ids, npt.NDArray[np.float32]]:
         # Queries have one radius: divided by its own limit, the weights of each have the radius 1.
         limits = np.where(totals > 0, np.clip((totals - similarities / units) / 2, _LEAST * totals, totals), 1.0)
-        divided = Queries(asked.codes, (asked.weights / limits[:, None]).astype(np.float32))
+        divided = Queries(queries.codes, (queries.weights / limits[:, None]).astype(np.float32))
         places, found = memory.index.search_radius(divided, 1 + _LEAST, threads=threads)
         distances = np.where(places >= 0, found, 0) * limits[:, None]
         return places, ((totals[:, None] - 2.0 * distances) * units[:, None]).astype(np.float32)
@@ -80,15 +82,58 @@ def lifted(
         if wanted is not None:
             places = np.minimum(np.searchsorted(wanted, items), max(0, len(wanted) - 1))
             items = np.where(wanted[places] == items, items, -1) if len(wanted) else np.full_like(items, -1)
-        distances: npt.NDArray[np.float32] = index.distances(ranked, items, threads=threads)
+        distances: npt.NDArray[np.float32] = index.distances(ranked[0], items, threads=threads)
         return distances
 
     floors = PINNED_FROM * np.minimum(1.0, totals * units)
-    search = Search(*found, scales[1], judged_from, distances_to, floors)
+    search = Search(*found, ranked[1], judged_from, distances_to, floors)
     return lift(memory, offset_of(moment), search, threads)
 
 
-def _with_weights(queries: Any, n_bits: int) -> Queries:
+def linear(plain: Linear, queries: Queries) -> Linear:
+    """Queries that were learned for others, on the scale of these: as if both were of one length."""
+    lengths, own = (np.linalg.norm(each.weights, axis=1).astype(np.float64) for each in (plain[0], queries))
+    ratio = np.where((own > 0) & (lengths > 0), lengths, 1) / np.where((own > 0) & (lengths > 0), own, 1)
+    more = plain[1][0] - plain[0].weights.sum(axis=1, dtype=np.float64)  # what is not linear in the bits
+    return queries, (queries.weights.sum(axis=1, dtype=np.float64) + more / ratio, plain[1][1] * ratio)
+
+
+def judge(moment: Moment, judgements: Judgements, taught: Taught, plain: Linear, accepted: bool, seed: Any) -> Judged:
+    """What a gate finds of the memory with judgements that join it, beside what was learned from them."""
+    from bitrank.ranking.memory import judge as gate
+
+    memory = (moment.memory or Memory.empty(moment.index.n_bits)).add(*judgements)
+    queries, (totals, units) = plain
+    numbers = moment.ids.numbers(moment.index)
+    pairs = np.column_stack([taught.pairs[:, 0], numbers[taught.pairs[:, 1]], taught.pairs[:, 2]])
+
+    def of(rows: Rows) -> Linear:
+        return Queries(queries.codes[rows], queries.weights[rows]), (totals[rows], units[rows])
+
+    def similarities(rows: Rows) -> npt.NDArray[Any]:
+        some, (total, unit) = of(rows)
+        return (total[:, None] - 2.0 * distances(some.codes, memory.codes, some.weights)) * unit[:, None]
+
+    asking = gate.Asking(
+        lambda some, k: moment.search(some, k, None, 1),
+        lambda some, ids: moment.index.distances(some, ids, threads=1),
+        similarities,
+        of,
+        lambda rows, vectors: linear(of(rows), Queries(*split_vectors(vectors))),
+    )
+    places = np.array([memory.places.get(name, -1) for name in judgements.names], np.int64)
+    return gate.judge(asking, pairs, places, memory.pairs, taught.folds, accepted, np.random.default_rng(seed))
+
+
+def judged_pairs(then: Moment, now: Moment, codes: Codes, taught: Taught, query_ids: Any) -> Judgements:
+    """What was learned from at one moment, as it joins the memory of another; removed items are left out."""
+    numbers = then.ids.numbers(then.index)[taught.pairs[:, 1]]
+    pairs = np.column_stack([taught.pairs[:, 0], numbers, taught.pairs[:, 2], np.zeros(len(numbers), np.int64)])
+    names = _names(query_ids, codes, now.memory or Memory.empty(now.index.n_bits))
+    return Judgements(codes, names, pairs[now.index.holds(numbers)])
+
+
+def with_weights(queries: Any, n_bits: int) -> Queries:
     """Codes and weights, which several searches take."""
     if isinstance(queries, Queries):
         return queries
@@ -97,16 +142,15 @@ def _with_weights(queries: Any, n_bits: int) -> Queries:
     return Queries(np.packbits(queries > 0, axis=1), np.abs(queries).astype(np.float32, copy=False))
 
 
-def explain(
-    moment: Moment, results: Lifted, asked: Any, plain: Callable[[int], Ids], scale: Scale
-) -> list[list[Lift | None]]:
+def explain(moment: Moment, results: Lifted, asked: Linear, plain: Callable[[int], Ids]) -> list[list[Lift | None]]:
     """Why results were lifted; `plain` finds that many ids of every query without the memory."""
     memory: Memory = moment.memory  # type: ignore[assignment]
     out: list[list[Lift | None]] = [[None] * results.ids.shape[1] for _ in results.ids]
     if (results.judged < 0).all():
         return out
     ranked = plain(min(_RANKED, len(moment.index)))
-    similarities = (scale[0][:, None] - 2.0 * memory.index.distances(asked, results.judged)) * scale[1][:, None]
+    queries, (total, unit) = asked
+    similarities = (total[:, None] - 2.0 * memory.index.distances(queries, results.judged)) * unit[:, None]
     for row, place in np.argwhere(results.judged >= 0).tolist():
         name, item = memory.names[results.judged[row, place]], results.ids[row, place]
         rank, pairs = np.flatnonzero(ranked[row] == item), memory.items_of(name)
@@ -143,9 +187,20 @@ def check_judgements(
     return Judgements(codes, _names(query_ids, codes, memory), pairs)
 
 
+def nothing(n_bits: int) -> Judgements:
+    """No judgements, which join where a gate has judged the others."""
+    return Judgements(np.empty((0, (n_bits + 7) // 8), np.uint8), [], np.empty((0, 4), np.int64))
+
+
 def change_of(judgements: Judgements, judged: bool = False) -> Change:
     """A change of the journal that adds judgements."""
     return Change(judgements.pairs, judgements.codes, {"judged": judgements.names, "by_gate": judged})
+
+
+def remembered(memory: Memory, judgements: Judgements, judged: bool) -> Memory:
+    """A memory with more judgements, and whether the gate has judged it with these."""
+    memory = memory.add(*judgements)
+    return memory.all_judged() if judged else memory
 
 
 def replay(change: Change, memory: Memory | None, n_bits: int) -> Memory:
@@ -154,7 +209,7 @@ def replay(change: Change, memory: Memory | None, n_bits: int) -> Memory:
     memory = Memory.empty(n_bits) if memory is None else memory
     if change.codes is None:
         return memory.remove(names["forgotten"])
-    return memory.add(change.codes, names["judged"], change.numbers, names["by_gate"])
+    return remembered(memory, Judgements(change.codes, names["judged"], change.numbers), names["by_gate"])
 
 
 def judgements(moment: Moment) -> list[dict[str, Any]]:
@@ -162,9 +217,9 @@ def judgements(moment: Moment) -> list[dict[str, Any]]:
     memory = moment.memory
     if memory is None:
         return []
-    items = moment.ids.of(memory.items).tolist()
-    grades, pinned = memory.pairs[:, GRADE].tolist(), memory.pinned.astype(bool).tolist()
-    lists = [slice(*bounds) for bounds in pairwise(memory.starts.tolist())]
+    items = moment.ids.of(memory.lists.items).tolist()
+    grades, pinned = memory.pairs[:, GRADE].tolist(), memory.lists.pinned.astype(bool).tolist()
+    lists = [slice(*bounds) for bounds in pairwise(memory.lists.starts.tolist())]
     return [
         {"query": name, "items": items[part], "grades": grades[part], "pinned": pinned[part], "judged": judged}
         for name, part, judged in zip(memory.names, lists, memory.judged.tolist(), strict=True)
@@ -176,8 +231,8 @@ def summary(moment: Moment) -> MemoryReport | None:
     memory = moment.memory
     if memory is None or not len(memory):
         return None
-    n_unjudged, n_pinned = int((~memory.judged).sum()), int(memory.pinned.sum())
-    return MemoryReport(len(memory), len(memory.items), n_unjudged, n_pinned, memory.n_bytes, offset_of(moment))
+    n_unjudged, n_pinned = int((~memory.judged).sum()), int(memory.lists.pinned.sum())
+    return MemoryReport(len(memory), len(memory.lists.items), n_unjudged, n_pinned, memory.n_bytes, offset_of(moment))
 
 
 def _names(query_ids: Any, codes: Codes, memory: Memory) -> list[Any]:

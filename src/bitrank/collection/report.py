@@ -58,6 +58,8 @@ class Learned:
     seconds : float
     notes : list of str
         What the evidence lacked.
+    memory : dict or None
+        What a gate found of remembering judged pairs: the fields of `bitrank.ranking.memory.judge.Judged`.
     """
 
     kind: str
@@ -67,6 +69,7 @@ class Learned:
     gate: Report = field(default_factory=Report, hash=False)
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list, hash=False)
+    memory: dict[str, Any] | None = field(default=None, hash=False)
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as JSON values."""
@@ -220,7 +223,22 @@ class CollectionReport:
                 lines.append(f"{_FIGURES[name]:<28}{before:>9.3f}{'–':>9}{'–':>9}")
         if gate.accepted:
             lines.append(f"standard error of the gain: {gate.gain_error:.3f}")
+        if learned.memory is not None:
+            lines += self._memory_lines(learned.memory)
         return lines + [f"note: {note}" for note in learned.notes]
+
+    @staticmethod
+    def _memory_lines(memory: dict[str, Any]) -> list[str]:
+        lines = [f"memory of the judged queries: {memory['use']} in use, {memory['reason']}"]
+        for line in memory["lines"][1:]:
+            chosen = " (chosen)" if line["offset"] == memory["offset"] and not memory["together"] else ""
+            gain = f"nDCG@10 {line['ndcg10']:.3f}, {line['gain']:+.3f} ± {line['error']:.3f}"
+            lost = f"items that no list names {-line['loss']:+.3f}"
+            lines.append(f"  offset {line['offset']:.2f}: {gain}; {lost}{chosen}")
+        for line in memory["together"]:
+            offset = "" if line["offset"] is None else f" offset {line['offset']:.2f}"
+            lines.append(f"  held out by all: {line['use']}{offset}, nDCG@10 {line['ndcg10']:.3f}")
+        return lines
 
 
 def measure_recall(hasher: Hasher, vectors: npt.NDArray[Any], metric: str) -> float | None:

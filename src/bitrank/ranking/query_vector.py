@@ -139,7 +139,7 @@ class QueryVectorRanker(PerQueryRanker):
         """Choose and learn the networks for bare codes, for queries as they were given, and for reals alone."""
         evidence, kinds = learner.evidence, learner.kinds
         codes_alone = evidence._replace(queries=QueryRows(evidence.queries.codes, None), features=None)
-        report = learner.choose(codes_alone, ["bits"])
+        report = learner.choose(codes_alone if len(kinds) > 1 else evidence, ["bits"])
         bits = full = learner.network(report)
         if len(kinds) > 1:
             report = learner.choose(evidence, kinds)
@@ -372,6 +372,7 @@ class _PairLearner(_Learner):
 
     def choose(self, evidence: PairEvidence, kinds: list[str]) -> Report:
         random = np.random.default_rng(self.seed)
+        evidence = evidence if evidence is self.evidence else evidence._replace(beside=None)
         learn = partial(self.learn, evidence, kinds)
         return gate.choose_by_pairs(evidence, learn, random=random, scale_magnitudes=False, scoring=self.ranker.scoring)
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from bitrank.core.archives import Archive, write_archive
 from bitrank.core.codes import distances
 from bitrank.core.metrics import average_precision
-from bitrank.core.types import Codes, Queries, Weights
+from bitrank.core.types import Codes, Queries, Rows, Weights
 from bitrank.ranking.evidence.kinds import (
     ConstraintEvidence,
     LabelEvidence,
@@ -110,7 +110,13 @@ class Ranker(BaseEstimator):
         return self._learn(self._fit_labels, evidence._replace(collection=sample))
 
     def fit_pairs(
-        self, codes: Codes, pairs: Any, *, queries: npt.ArrayLike, features: npt.ArrayLike | None = None
+        self,
+        codes: Codes,
+        pairs: Any,
+        *,
+        queries: npt.ArrayLike,
+        features: npt.ArrayLike | None = None,
+        beside: Callable[[Rows, Rows, Weights], None] | None = None,
     ) -> Self:
         """Learn from relevance judgements.
 
@@ -124,8 +130,11 @@ class Ranker(BaseEstimator):
             The queries that the first column numbers; they need not be in the collection.
         features : float array of shape (n_queries, n_features), optional
             What else is known of a query, for rankers that use it.
+        beside : callable, optional
+            Told what the gate accepted, for every fold: the pairs learned from (rows of those that `check_pairs`
+            returns), the queries held out, and what was learned for these, as reals per bit.
         """
-        evidence = check_pair_evidence(codes, pairs, queries, features, self._n_bits())
+        evidence = check_pair_evidence(codes, pairs, queries, features, self._n_bits())._replace(beside=beside)
         self._check_learns_from("pairs", "pairs", features)
         return self._learn(self._fit_pairs, evidence)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,13 +62,18 @@ class ConstraintEvidence(NamedTuple):
 
 
 class PairEvidence(NamedTuple):
-    """Judged pairs (query, item, grade) of row numbers, sorted by query."""
+    """Judged pairs (query, item, grade) of row numbers, sorted by query.
+
+    `beside` is told what the gate accepted, to judge more by the same folds: for each the pairs learned from, the
+    queries held out, and what was learned for these, as reals per bit.
+    """
 
     codes: Codes
     pairs: Rows
     queries: QueryRows
     features: Matrix | None
     n_bits: int
+    beside: Callable[[Rows, Rows, Weights], None] | None = None
 
 
 class VectorEvidence(NamedTuple):

@@ -237,11 +237,29 @@ def choose_by_pairs(
         Whether queries are rows of the codes, which must not find themselves.
     """
 
+    folds: list[tuple[Rows, HeldOutPairs]] = []
+    factors: dict[tuple[tuple[str, Any], ...], list[Factor]] = {}
+
     def held_out() -> Iterator[tuple[Rows, Judge]]:
         for fold in split_pairs(evidence.pairs, _NEW_ITEMS, random):
-            yield fold.learn, HeldOutPairs(evidence, fold, scale_magnitudes, itself, random, scoring)
+            folds.append((fold.learn, HeldOutPairs(evidence, fold, scale_magnitudes, itself, random, scoring)))
+            yield folds[-1]
 
-    return choose(evidence, held_out(), learn, random=random, blends=blends, scoring=scoring)
+    def learn_and_keep(some: PairEvidence, chance: np.random.Generator) -> Challengers:
+        challengers = learn(some, chance)
+
+        def kept(rows: Rows, wanted: list[dict[str, Any]] | None) -> Iterator[tuple[dict[str, Any], Factor]]:
+            for params, factor in challengers(rows, wanted):
+                factors.setdefault(tuple(params.items()), []).append(factor)
+                yield params, factor
+
+        return kept if some is evidence else challengers
+
+    report = choose(evidence, held_out(), learn_and_keep, random=random, blends=blends, scoring=scoring)
+    if report.accepted and evidence.beside is not None:
+        for (rows, judge), factor in zip(folds, factors[tuple(report.params.items())], strict=True):
+            evidence.beside(rows, judge.numbers, judge.vectors(factor, report.blend))
+    return report
 
 
 def choose_by_constraints(

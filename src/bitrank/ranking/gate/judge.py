@@ -212,6 +212,12 @@ class HeldOutQueries:
             weights = weights * self.magnitudes
         return weights.astype(np.float32)
 
+    def vectors(self, factor: Factor, amount: float) -> Weights:
+        """The queries, mixed with a factor, as one real per bit."""
+        itself = np.float32(1) if self.magnitudes is None else self.magnitudes
+        mixed = (1 - np.float32(amount)) * itself + np.float32(amount) * self.weights(factor)
+        return signs(self.queries, self.n_bits) * mixed
+
     def distances(self, part: slice | Rows, items: Codes, weights: Weights | None) -> Distances:
         """Distances of some queries to items."""
         queries, some = self._flipped(self.queries[part], None if weights is None else weights[part])

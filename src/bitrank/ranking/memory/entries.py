@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,20 @@ from bitrank.core.types import Codes, Ids, Rows
 from bitrank.index import Index
 
 ENTRY, ITEM, GRADE, PINNED = range(4)  # columns of pairs
+
+
+class Lists(NamedTuple):
+    """What judged queries name, as the kernel reads it: row j names items[starts[j]:starts[j + 1]]."""
+
+    starts: Rows
+    items: Ids
+    pinned: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, pairs: Rows, n: int) -> Self:
+        """Lists of n judged queries."""
+        starts = np.searchsorted(pairs[:, ENTRY], np.arange(n + 1))
+        return cls(starts, np.ascontiguousarray(pairs[:, ITEM]), np.ascontiguousarray(pairs[:, PINNED], np.uint8))
 
 
 class Memory:
@@ -46,10 +60,8 @@ class Memory:
     ) -> None:
         self.codes, self.n_bits, self.names, self.pairs, self.judged = codes, n_bits, list(names), pairs, judged
         self.places = {name: place for place, name in enumerate(self.names)}
-        self.starts = np.searchsorted(pairs[:, ENTRY], np.arange(len(codes) + 1))
-        self.items: Ids = np.ascontiguousarray(pairs[:, ITEM])
-        self.pinned = np.ascontiguousarray(pairs[:, PINNED], np.uint8)
-        self.any_pinned = bool(self.pinned.any())
+        self.lists = Lists.of(pairs, len(codes))
+        self.any_pinned = bool(self.lists.pinned.any())
         self._index: Index | None = None
 
     @classmethod
@@ -71,14 +83,14 @@ class Memory:
     @property
     def n_bytes(self) -> int:
         """Bytes of codes and lists, without names."""
-        return self.codes.nbytes + self.items.nbytes + self.pinned.nbytes + self.starts.nbytes
+        return int(self.codes.nbytes) + sum(each.nbytes for each in self.lists)
 
     def items_of(self, name: Any) -> Rows:
         """Pairs of one judged query."""
         place = self.places[name]
-        return self.pairs[self.starts[place] : self.starts[place + 1]]
+        return self.pairs[self.lists.starts[place] : self.lists.starts[place + 1]]
 
-    def add(self, codes: Codes, names: Sequence[Any], pairs: Rows, judged: bool = False) -> Self:
+    def add(self, codes: Codes, names: Sequence[Any], pairs: Rows) -> Self:
         """With more judgements: those of a known name join its list, and a later grade takes the place of an earlier.
 
         Parameters
@@ -86,8 +98,6 @@ class Memory:
         codes, names : of the judged queries
         pairs : int64 array of shape (m, 4)
             With rows of `codes`; a grade of 0 takes an item out of the list.
-        judged : bool
-            Whether a gate has judged them.
         """
         new = list(dict.fromkeys(name for name in names if name not in self.places))
         places = self.places | {name: place for place, name in enumerate(new, len(self))}
@@ -104,7 +114,7 @@ class Memory:
         both = both[last]
         both[:, PINNED] = pinned[: len(both)]
         known = np.concatenate([self.judged, np.zeros(len(new), bool)])
-        known[rows] = judged
+        known[rows] = False
         out = type(self)(all_codes, self.n_bits, [*self.names, *new], both[both[:, GRADE] > 0], known)
         if self._index is not None and np.array_equal(all_codes[: len(self)], self.codes):
             out._index = self._index.copy()
@@ -119,14 +129,14 @@ class Memory:
 
     def without_items(self, numbers: Ids) -> Self:
         """Without some items in every list."""
-        named = np.isin(self.items, numbers)
+        named = np.isin(self.lists.items, numbers)
         return self._with_pairs(self.pairs[~named]) if named.any() else self
 
     def renumbered(self, old: Ids, new: Ids) -> Self:
         """With new numbers for some items."""
         order = np.argsort(old)
-        places = order[np.minimum(np.searchsorted(old, self.items, sorter=order), max(0, len(old) - 1))]
-        moved = old[places] == self.items
+        places = order[np.minimum(np.searchsorted(old, self.lists.items, sorter=order), max(0, len(old) - 1))]
+        moved = old[places] == self.lists.items
         pairs = self.pairs.copy()
         pairs[moved, ITEM] = new[places[moved]]
         return self._with_pairs(pairs[np.lexsort((pairs[:, ITEM], pairs[:, ENTRY]))])
@@ -170,7 +180,7 @@ class Memory:
         return out._without_empty()
 
     def _without_empty(self) -> Self:
-        kept = np.diff(self.starts) > 0
+        kept = np.diff(self.lists.starts) > 0
         return self if kept.all() else self._take(kept)
 
     def _take(self, kept: npt.NDArray[np.bool_]) -> Self:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
-from bitrank.core.types import Ids
-from bitrank.ranking.memory.entries import Memory
+from bitrank.core.types import Ids, Rows
+from bitrank.ranking.memory.entries import Lists, Memory
 
 Floats = npt.NDArray[np.floating[Any]]
 Scale = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]  # similarity = (first − 2·distance)·second, per query
@@ -39,6 +39,12 @@ class Search(NamedTuple):
     distances_to: Callable[[Ids], npt.NDArray[np.float32]]  # to ids of each query; infinite for −1
     pinned_floors: Floats  # similarity from which pinned items are lifted
 
+    def floors(self) -> Floats:
+        """Similarity to a judged query, less the offset, from which an item may come among the results."""
+        (total, unit), found = self.scale, self.ids[:, 0] >= 0
+        first, last = (total - 2.0 * self.distances[:, 0]) * unit, (total - 2.0 * self.distances[:, -1]) * unit
+        return np.where(found, last, np.inf) - TIE * (np.where(found, first, 0.0) - PIVOT)
+
 
 def lift(memory: Memory, offset: float | None, search: Search, threads: int) -> Lifted:
     """Lift what judged queries name; without an offset what is pinned alone.
@@ -46,17 +52,20 @@ def lift(memory: Memory, offset: float | None, search: Search, threads: int) -> 
     All judged queries are fetched that could lift anything into the results: a lift is at least as good as the last of
     them, and no item's own similarity is above that of the first.
     """
-    (total, unit), (ids, distances) = search.scale, (search.ids.copy(), search.distances.copy())
-    first, last = (total - 2.0 * distances[:, 0]) * unit, (total - 2.0 * distances[:, -1]) * unit
-    floors = np.where(ids[:, 0] >= 0, last, np.inf) - TIE * (np.where(ids[:, 0] >= 0, first, 0.0) - PIVOT)
-    less, least = (np.inf, search.pinned_floors) if offset is None else (offset, floors + offset)
+    least = search.pinned_floors if offset is None else search.floors() + offset
     least = np.minimum(least, search.pinned_floors) if memory.any_pinned else least
-    judged, similarities = search.judged_from(least)
-    pinned_floors = search.pinned_floors.astype(np.float32)
+    return lift_by(memory.lists, offset, search, *search.judged_from(least), threads)
+
+
+def lift_by(
+    lists: Lists, offset: float | None, search: Search, judged: Rows, similarities: Floats, threads: int = 1
+) -> Lifted:
+    """Lift what some judged queries of each query name, -1 for none."""
+    (total, unit), (ids, distances) = search.scale, (search.ids.copy(), search.distances.copy())
+    floors, pinned_floors = (each.astype(np.float32) for each in (search.floors(), search.pinned_floors))
     items, values, places = _kernel.named(
-        judged, similarities, floors.astype(np.float32), pinned_floors, less,
-        memory.starts, memory.items, memory.pinned, threads,
-    )  # fmt: skip
+        judged, similarities, floors, pinned_floors, np.inf if offset is None else offset, *lists, threads
+    )
     by = np.full(ids.shape, -1, np.int64)
     if items.shape[1]:
         columns, to_items = by.copy(), search.distances_to(items)
