@@ -618,16 +618,10 @@ class Collection:
                     kept = self._moment.promises.with_queries(reals if vectors is None else vectors)
                     self._moment, self._changes = dataclasses.replace(self._moment, promises=kept), None
                 if learned_ranker is not None or offset is not None or withdrawn:
-                    self._use_learned(learned, learned_ranker, offset)
+                    facts = {"gain": learned.gate.gain} if learned.gate else {}
+                    facts |= {} if offset is None else {"memory": offset}
+                    self._use(kind, None if learned_ranker is None else Lazy("ranker", learned_ranker), facts)
         return self.report()
-
-    def _use_learned(self, learned: Learned, ranker: Ranker | None, offset: float | None) -> None:
-        """Use what the gates accepted, from the next search on."""
-        facts = {"gain": learned.gate.gain} if learned.gate else {}
-        facts |= {} if offset is None else {"memory": offset}
-        name, blend = (None, 0.0) if ranker is None else (type(ranker).__name__, float(ranker.blend_))
-        version = Version(self._versions[-1][0].number + 1, learned.kind, name, blend, facts)
-        self._use(version, None if ranker is None else Lazy("ranker", ranker))
 
     def use(self, ranker: Ranker) -> Version:
         """Rank by a ranker that learned elsewhere; nothing judges it here.
@@ -649,10 +643,7 @@ class Collection:
             moment = self._moment
             if moment.ranker is not None and moment.ranker.data() == new.data():
                 return moment.version
-            number = self._versions[-1][0].number + 1
-            version = Version(number, "elsewhere", type(ranker).__name__, float(ranker.blend_))
-            self._use(version, new)
-            return version
+            return self._use("elsewhere", new)
 
     def remember(
         self,
@@ -732,7 +723,7 @@ class Collection:
         """
         with self._writing:
             if queries is None:
-                self._use(Version(self._versions[-1][0].number + 1, "plain"), None)
+                self._use("plain", None)
                 return
             moment, names = self._moment, list(dict.fromkeys(as_values(queries, "queries")))
             memory = moment.memory or Memory.empty(self.n_bits)
@@ -766,11 +757,7 @@ class Collection:
             if number not in kept:
                 raise ValueError(f"number must be that of a version in {sorted(kept)}, got {number!r}")
             version, ranker = kept[number]
-            again = Version(
-                self._versions[-1][0].number + 1, version.kind, version.ranker, version.blend, dict(version.facts)
-            )
-            self._use(again, ranker)
-            return again
+            return self._use(version.kind, ranker, dict(version.facts))
 
     def report(self) -> CollectionReport:
         """What the collection holds, what the last `learn` found on held-out data, and what is in use.
@@ -987,7 +974,10 @@ class Collection:
                 and all(attachments.get(name) is data for name, data in self._attached.items())
                 and (target / files.META).exists()
             ):
-                self._append(state, attachments)
+                new = {name: data for name, data in attachments.items() if name not in self._attached}
+                facts = self._facts() if self._facts_changed else None
+                self._state = files.append(state, self._changes, facts, self._rankers(), new)
+                self._changes, self._facts_changed, self._attached = [], False, attachments
                 return
             stored = self._to_store(moment)
             stored.attachments = attachments
@@ -1210,12 +1200,17 @@ class Collection:
         codes = moment.index.codes(numbers)
         return Items(codes, moment.index.n_bits, vectors, moment.index, project, rows_of, moment.ids.ids(moment.index))
 
-    def _use(self, version: Version, ranker: Lazy | None) -> None:
-        """Rank by a version from the next search on."""
-        moment = self._moment
+    def _use(self, kind: str, ranker: Lazy | None, facts: dict[str, Any] | None = None) -> Version:
+        """Rank by a new version from the next search on."""
+        number = self._versions[-1][0].number + 1
+        version = Version(number, kind, facts=facts or {})
+        if ranker is not None:
+            learned = ranker.get()
+            version = Version(number, kind, type(learned).__name__, float(learned.blend_), version.facts)
         self._versions = (*self._versions, (version, ranker))[-_MOST_VERSIONS:]
-        self._moment = self._measured(dataclasses.replace(moment, version=version, ranker=ranker))
+        self._moment = self._measured(dataclasses.replace(self._moment, version=version, ranker=ranker))
         self._facts_changed = True
+        return version
 
     # Files -----------------------------------------------------------------------------------------------------------
 
@@ -1227,13 +1222,6 @@ class Collection:
             self._changes.append(change)
             if not files.fits_journal(self._state, self._changes, len(self), self.bytes_per_item):
                 self._changes = None
-
-    def _append(self, state: State, attachments: dict[str, bytes]) -> None:
-        """Save what changed."""
-        new = {name: data for name, data in attachments.items() if name not in self._attached}
-        facts = self._facts() if self._facts_changed else None
-        self._state = files.append(state, self._changes or [], facts, self._rankers(), new)
-        self._changes, self._facts_changed, self._attached = [], False, attachments
 
     def _rankers(self) -> dict[str, Lazy]:
         return {str(version.number): ranker for version, ranker in self._versions if ranker is not None}
