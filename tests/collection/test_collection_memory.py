@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -33,8 +32,7 @@ def make(n=300, d=24, seed=0, ids=None):
 
 def with_verdict(collection, offset):
     """As if the gate had found this offset."""
-    version = dataclasses.replace(collection.versions[-1], facts={"memory": offset})
-    collection._use(version, None)
+    collection._use(collection.versions[-1].kind, None, {"memory": offset})
     return collection
 
 
