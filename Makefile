@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*.?pp src/kernel/*/*.?pp)
 
-.PHONY: demo test test-all test-processors test-core test-integrations test-mteb browser test-lowest test-milvus test-hostile test-neon test-gpu check docs wheel cross coverage sanitize bench \
+.PHONY: demo test test-all test-processors test-busy test-core test-integrations test-mteb browser test-lowest test-milvus test-hostile test-neon test-gpu check docs wheel cross coverage sanitize bench \
   bench-learning bench-evidence bench-noise bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
@@ -23,6 +23,11 @@ test-all: $(VENV)/test.installed browser
 # lists; TESTS=--learned are those of what is learned, the ones that BLAS can change.
 test-processors: $(VENV)/test.installed browser
 	$(BIN)/python scripts/test_processors.py $(if $(ROWS),--rows "$(ROWS)") -n auto --dist loadfile $(TESTS)
+
+# The tests three times in a row, beside four processes that never rest: TESTS="tests/service -k kill" runs some.
+test-busy: $(VENV)/test.installed browser
+	busy=; for _ in 1 2 3 4; do $(BIN)/python -c 'while True: pass' & busy="$$busy $$!"; done; trap "kill $$busy" EXIT; \
+	  for _ in 1 2 3; do $(BIN)/python -m pytest -q -n auto --dist loadfile $(TESTS) || exit 1; done
 
 # The tests of the core, where no extra is installed; the others are skipped.
 test-core:

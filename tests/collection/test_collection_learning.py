@@ -147,12 +147,12 @@ def relevant_pairs(n_queries, items, names=None):
 
 
 def test_pairs_come_as_rows_a_file_or_a_matrix(tmp_path):
-    pairs = relevant_pairs(120, 10, NAMES)
+    pairs = relevant_pairs(60, 10, NAMES)
     rows = {name: row for row, name in enumerate(NAMES)}
     lines = [f"q{query} 0 {name.replace(' ', '_')} {grade}\n" for query, name, grade in pairs]
     (tmp_path / "qrels.txt").write_text("".join(lines))
-    query_ids = [f"q{row}" for row in range(120)]
-    matrix = scipy.sparse.lil_matrix((120, N))
+    query_ids = [f"q{row}" for row in range(60)]
+    matrix = scipy.sparse.lil_matrix((60, N))
     for query, name, grade in pairs:
         matrix[query, rows[name]] = grade
     forms = [
@@ -162,11 +162,11 @@ def test_pairs_come_as_rows_a_file_or_a_matrix(tmp_path):
     reports = []
     for ids, evidence, options in forms:
         collection = Collection.from_vectors(ITEMS, ids=ids, random_state=0)
-        reports.append(collection.learn(pairs=evidence, queries=QUERIES[:120], ranker=FAST, **options))
+        reports.append(collection.learn(pairs=evidence, queries=QUERIES[:60], ranker=FAST, **options))
     lines = [report.learned.gate for report in reports]
     assert lines[0] == lines[1]
     collection = Collection.from_vectors(ITEMS, random_state=0)
-    by_matrix = collection.learn(pairs=matrix.tocsr(), queries=QUERIES[:120], ranker=FAST)
+    by_matrix = collection.learn(pairs=matrix.tocsr(), queries=QUERIES[:60], ranker=FAST)
     assert by_matrix.learned.gate[0].keys() == lines[0][0].keys()
     assert "nDCG@10" in str(reports[0])
 

@@ -128,7 +128,7 @@ def test_searches_see_one_moment_while_items_and_rankings_change(tmp_path):
 
     def reads():
         try:
-            while not stop.is_set():
+            while not stop.wait(0.002):  # the writer is to get on, too
                 found = collection.search(query, 400)
                 seen = [name for name in found.ids[0] if name is not None and name.startswith("more")]
                 assert len(seen) % 10 == 0, seen
