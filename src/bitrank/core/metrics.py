@@ -243,7 +243,7 @@ def ndcg_at(distances: npt.ArrayLike, gains: npt.ArrayLike, k: int) -> Floats:
     offsets = np.arange(len(ranks))[:, None] * n
     # Each item of a group of ties gets the mean discount of its places.
     sizes = np.bincount((ranks + offsets).ravel(), minlength=ranks.size)
-    in_order = np.sort(ranks + offsets, axis=None)
+    in_order = np.repeat(np.arange(ranks.size), sizes)
     shared = np.bincount(in_order, np.tile(discounts, len(ranks)), minlength=ranks.size) / np.maximum(sizes, 1)
     gained = np.einsum("qi,qi->q", gains, shared[ranks + offsets])
     best = -np.sort(-gains, axis=1) @ discounts
