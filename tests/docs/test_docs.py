@@ -94,6 +94,16 @@ def test_architecture_names_modules_that_exist():
         assert (ROOT / path).exists() or (ROOT / "src" / "bitrank" / path).exists(), path
 
 
+def test_architecture_says_how_long_parts_written_by_hand_are():
+    """Within a tenth: every part that a library might do has a line with a figure."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+/\w+\.py)` \| (\d+) \|", text, re.MULTILINE)
+    assert len(rows) == 5
+    for path, figure in rows:
+        n_lines = len((ROOT / "src" / "bitrank" / path).read_text(encoding="utf-8").splitlines())
+        assert abs(n_lines - int(figure)) <= n_lines / 10, (path, n_lines)
+
+
 def test_readme_shows_the_results_of_the_experiments():
     """Its first picture and its table are those that `python -m experiments.report` wrote."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

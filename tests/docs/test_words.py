@@ -25,6 +25,8 @@ GONE = {
         r"sentence encoder|any encoder|cross-encoder|Encoder\(",
     ),
     r"\bcandidates?\b": ("challenger", "a candidate", r"src/bitrank/(ranking|collection)/|docs/learning", ""),
+    r"\b(models?|embeds?|trains|retrieve[rs]?)\b": ("ranker, learn", "the model", r"src/bitrank/(ranking|collection)/", ""),
+    r"\bclusters?\b": ("cell", "a cluster", r"bitrank/(index|collection)/|docs/scale", r"sklearn\.cluster"),
     r"\baliases\b": ("memory", "the aliases of an item", "", ""),
     r"\breach\b": ("limit", "beyond reach", r"src/kernel|src/bitrank/gpu|docs/search", ""),
     r"\bfirst part of (a|the) code\b|\bprefix\b": ("head", "a prefix", r"docs/search|docs/hashing|bitrank/index", ""),
