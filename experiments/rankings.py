@@ -15,7 +15,6 @@ from bitrank.ranking import QueryAdaptiveRanker, Ranker, WhRank
 from bitrank.ranking.evidence.quadruplets import draw_quadruplets
 from bitrank.ranking.gate.choose import blend
 from bitrank.ranking.gate.folds import Validation
-from bitrank.ranking.gate.report import Scoring
 from experiments.data import Coded
 
 # Quadruplets that the paper drew; the number for MNIST where it does not say.
@@ -114,7 +113,7 @@ class Rankings:
         """QueryAdaptiveRanker by MAP; `with_blend` derives the default from the same training."""
         return self.learn(QueryAdaptiveRanker(scoring="map"))
 
-    def with_blend(self, scoring: Scoring) -> QueryAdaptiveRanker:
+    def with_blend(self, scoring: str) -> QueryAdaptiveRanker:
         """Return the query-adaptive ranker with the blend that another scoring chooses."""
         line = self.query_adaptive.report_.pick(scoring)
         ranker = copy.copy(self.query_adaptive)

@@ -296,11 +296,11 @@ MISTAKES = [
         lambda: QueryVectorRanker().fit_pairs(CODES, [[0, 1]], queries=None),
         "queries must be an array, got NoneType: give rows of numbers",
     ),
-    ("scoring", lambda: RankingSVM(scoring="ndcg").fit(CODES, Y), "scoring must be one of"),
+    ("scoring", lambda: RankingSVM(scoring="f1").fit(CODES, Y), "scoring must be one of"),
     (
         "scoring of pairs",
         lambda: RankingSVM(scoring="map").fit_pairs(CODES, [[0, 1]], queries=CODES),
-        "scoring must be \"guarded\" for pairs, got 'map'",
+        "scoring must be one of guarded, ndcg, mrr, recall@N for pairs, got 'map'",
     ),
     (
         "validation of constraints",

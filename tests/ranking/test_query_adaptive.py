@@ -217,7 +217,7 @@ def test_bad_input_changes_nothing():
         ({"n_bits": 24}, "3 bytes wide, got 2"),
         ({"n_bits": 15}, "last 1 bits of a row zero"),
         ({"n_steps": 0}, "n_steps must be an int of at least 1, got 0"),
-        ({"scoring": "ndcg"}, "scoring must be one of"),
+        ({"scoring": "f1"}, "scoring must be one of"),
         ({"validation": "time"}, "validation must be one of"),
     ]:
         with pytest.raises(ValueError, match=message):

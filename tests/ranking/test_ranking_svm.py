@@ -336,7 +336,7 @@ BAD_OPTIONS = [
     ({"solver": "newton"}, "solver must be one of"),
     ({"strategy": "far"}, 'strategy must be "auto", "uniform" or "near"'),
     ({"n_quadruplets": 0}, "n_quadruplets must be an int of at least 1"),
-    ({"scoring": "ndcg"}, "scoring must be one of"),
+    ({"scoring": "f1"}, "scoring must be one of"),
     ({"validation": "time"}, "validation must be one of"),
 ]
 

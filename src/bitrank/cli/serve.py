@@ -150,10 +150,12 @@ def _complete(arguments: argparse.Namespace, options: list[argparse.Action]) -> 
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    # Where workers keep their counts: in memory if possible, and named before prometheus_client is imported.
-    shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with ExitStack() as stack:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(TemporaryDirectory(prefix="bitrank-", dir=shared))
+        if arguments.workers > 1:  # they keep their counts in one folder, named before prometheus_client is imported
+            shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
+            folder = stack.enter_context(TemporaryDirectory(prefix="bitrank-", dir=shared))
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+            stack.callback(os.environ.pop, "PROMETHEUS_MULTIPROC_DIR", None)
         return _serve_from(arguments, stack)
 
 
