@@ -34,7 +34,7 @@ print(json.dumps({
 }))
 """
 # Where matrices are multiplied: what hashers, rankers, collections and clicks learn, and who asks them to. The others
-# test searches, which the kernel answers to the last bit alike on every processor, and files, requests, pages and words.
+# test searches, which the kernel answers to the last bit alike on every processor, files, requests, pages and words.
 LEARNED = [
     *("tests/ranking", "tests/hashing", "tests/collection", "tests/clicks", "tests/dask", "tests/experiments"),
     *("tests/test_golden.py", "tests/service/test_service_learning.py", "tests/service/test_service_bounds.py"),

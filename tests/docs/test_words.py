@@ -25,7 +25,12 @@ GONE = {
         r"sentence encoder|any encoder|cross-encoder|Encoder\(",
     ),
     r"\bcandidates?\b": ("challenger", "a candidate", r"src/bitrank/(ranking|collection)/|docs/learning", ""),
-    r"\b(models?|embeds?|trains|retrieve[rs]?)\b": ("ranker, learn", "the model", r"src/bitrank/(ranking|collection)/", ""),
+    r"\b(models?|embeds?|trains|retrieve[rs]?)\b": (
+        "ranker, learn",
+        "the model",
+        r"src/bitrank/(ranking|collection)/",
+        "",
+    ),
     r"\bclusters?\b": ("cell", "a cluster", r"bitrank/(index|collection)/|docs/scale", r"sklearn\.cluster"),
     r"\baliases\b": ("memory", "the aliases of an item", "", ""),
     r"\breach\b": ("limit", "beyond reach", r"src/kernel|src/bitrank/gpu|docs/search", ""),
