@@ -74,6 +74,7 @@ class Source:
     vectorizer: images.Vectorizer | None = None
     folder: Path | None = None  # of pictures that items name by a path
     ranker: Ranker | None = None  # what the collection learned
+    calibration: Any = None  # what a search with `recall` reads
 
     @cached_property
     def hasher(self) -> Hasher | None:
@@ -96,7 +97,9 @@ def from_folder(
     Items whose ids are no whole numbers are served by the numbers of their rows, with their ids as titles.
     """
     collection = Collection.load(folder)
-    source = Source(folder.stem, collection.index, NoItems(), ranker=collection.ranker)
+    source = Source(
+        folder.stem, collection.index, NoItems(), ranker=collection.ranker, calibration=collection.calibration
+    )
     if collection.n_dimensions is not None:
         if hasher is not None:
             raise ValueError("--hasher must be left out for a collection, which has its own, got one")
