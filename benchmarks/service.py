@@ -31,7 +31,7 @@ from bitrank.service.schemas import Search
 from bitrank.service.searching import PageRequest
 from bitrank.service.service import Service
 from bitrank.service.settings import Settings
-from bitrank.service.sources import NoItems, Source
+from bitrank.service.sources import Items, Source
 
 N_CODES, N_BITS, K, N_CONNECTIONS, SHARE_CLICKS = 1_000_000, 64, 20, 32, 0.05
 
@@ -114,7 +114,7 @@ def bare(index: Index, seconds: float) -> float:
 
 def parts(index: Index, explore: int, folder: Path) -> dict[str, float]:
     """Return the CPU milliseconds of the parts of a search within the service."""
-    service = Service(Source("codes", index, NoItems()), f"sqlite:///{folder / 'parts.db'}", Settings())
+    service = Service(Source("codes", index, Items()), f"sqlite:///{folder / 'parts.db'}", Settings())
     text, weights = json.dumps({"item": 5, "k": K, "explore": explore}).encode(), np.ones(N_BITS, np.float32)
     searcher, query_of = service.searcher, service.collection.query_of_item
     asked = PageRequest(K, explore=explore)

@@ -17,7 +17,7 @@ CODES = np.random.default_rng(0).integers(0, 256, (100, 4), dtype=np.uint8)
 
 
 def source():
-    return sources.Source("codes", Index(CODES), sources.NoItems())
+    return sources.Source("codes", Index(CODES), sources.Items())
 
 
 def answer_pages(client, n):

@@ -103,7 +103,7 @@ def world(request, monkeypatch):
 
 
 def serve(world, folder):
-    source = sources.Source("digits", Index(world.codes), sources.NoItems())
+    source = sources.Source("digits", Index(world.codes), sources.Items())
     return serving(source, folder, proxies=("127.0.0.1",), min_clients=10, random_state=world.seed)
 
 

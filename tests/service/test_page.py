@@ -335,6 +335,40 @@ def test_code_and_address_lead_to_the_same_page(digit, service):
     expect(digit.locator("#query-code")).to_have_text(call("GET", f"{service}/items/7")["code"])
 
 
+def test_a_filter_narrows_both_columns_and_further_results_follow(digit, visit, service, profile):
+    wanted = {"and": [{"column": "label", "in": [3, 5]}, {"column": "label", "below": 5}]}
+    digit.locator("#item").fill("7")
+    digit.get_by_label("Filter").fill("label in 3, 5 and label < 5")
+    digit.get_by_role("button", name="Search", exact=True).click()
+    expect(digit.locator("#status")).to_contain_text("20 results for")
+
+    def found(offset):
+        asked = {"item": 7, "profile": "hamming", "explore": 0, "filter": wanted, "offset": offset}
+        return [result["id"] for result in call("POST", f"{service}/search", asked)["results"]]
+
+    assert ids(digit, "hamming") == found(0)
+    assert {call("GET", f"{service}/items/{item}")["payload"]["label"] for item in ids(digit, "learned")} == {3}
+    digit.get_by_role("button", name="Next results").click()
+    expect(digit.locator("#status")).to_contain_text("20 results from 21 for")
+    assert ids(digit, "hamming") == found(20)
+    ranks = digit.locator("#hamming .rank > [aria-hidden]").all_inner_texts()
+    assert [int(rank.removeprefix("=")) for rank in ranks] == [result["tie"] for result in call(
+        "POST", f"{service}/search",
+        {"item": 7, "profile": "hamming", "explore": 0, "filter": wanted, "offset": 20},
+    )["results"]]  # fmt: skip
+    choose(digit, "learned", ids(digit, "learned")[0])
+    digit.get_by_role("button", name="Previous results").click()
+    expect(digit.locator("#status")).to_contain_text("20 results for")
+    assert ids(digit, "hamming") == found(0)
+    expect(digit.get_by_role("button", name="Previous results")).to_be_hidden()
+    again = visit(digit.url)
+    assert ids(again, "hamming") == found(0)
+    again.locator("#item").fill("7")
+    again.get_by_label("Filter").fill("label ~ 3")
+    again.get_by_role("button", name="Search", exact=True).click()
+    expect(again.locator("#error")).to_contain_text("The filter must be like")
+
+
 def test_random_item(digit):
     digit.get_by_role("button", name="Random item").click()
     expect(digit).to_have_url(re.compile(r"\?item=\d+"))

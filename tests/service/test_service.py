@@ -16,7 +16,7 @@ from PIL import Image
 from serving import serving
 from threads import in_threads
 
-from bitrank import ITQ, Collection, SignBits
+from bitrank import ITQ, SignBits
 from bitrank.core.codes import pack, unpack
 from bitrank.datasets import DIGIT_CODES, DIGIT_HASHER, digits
 from bitrank.hashing import load_hasher
@@ -26,8 +26,7 @@ from bitrank.service import images, sources
 from bitrank.service.collection import SearchQuery
 from bitrank.service.page_tokens import Signer
 from bitrank.service.searching import PageRequest
-from bitrank.service.service import Service
-from bitrank.service.settings import TOKEN_LIFETIME_S, Settings
+from bitrank.service.settings import TOKEN_LIFETIME_S
 from bitrank.service.store import Store, profiles
 from bitrank.service.store.page_log import read_page
 
@@ -469,7 +468,7 @@ def test_profiles_are_created_once(client):
 
 def test_a_vector_is_the_features_that_the_ranker_learned_from(featured, tmp_path):
     codes = featured.hasher.transform(featured.items)
-    source = sources.Source("pixels", Index(codes), sources.NoItems(), lambda: featured.hasher)
+    source = sources.Source("pixels", Index(codes), sources.Items(), lambda: featured.hasher)
     asked = featured.ranker.queries_for(
         featured.hasher.project(featured.queries), features=featured.queries, collection=codes
     )
@@ -487,7 +486,7 @@ def test_a_ranker_that_ranks_vectors_by_other_weights_than_codes(tmp_path):
     hasher = SignBits().fit(X)
     codes = hasher.transform(X)
     ranker = AgreementRanker(random_state=0).fit(codes, y, queries=hasher.project(X))
-    source = sources.Source("codes", Index(codes, n_bits=24), sources.NoItems(), lambda: hasher)
+    source = sources.Source("codes", Index(codes, n_bits=24), sources.Items(), lambda: hasher)
     query = rng.normal(size=(1, 24))
     expected = Index(codes, n_bits=24).search(ranker.queries_for(hasher.project(query)), 10)
     with serving(source, tmp_path, ranker=ranker, explore=0) as client:
@@ -497,7 +496,7 @@ def test_a_ranker_that_ranks_vectors_by_other_weights_than_codes(tmp_path):
 
 def test_an_index_with_weights_starts_from_them(tmp_path):
     weights = np.arange(N_BITS, dtype=np.float32)
-    source = sources.Source("w", Index(CODES, n_bits=N_BITS, ids=IDS, weights=weights), sources.NoItems())
+    source = sources.Source("w", Index(CODES, n_bits=N_BITS, ids=IDS, weights=weights), sources.Items())
     with serving(source, tmp_path) as client:
         assert client.get("/profiles/default/versions/1").json()["weights"] == weights.tolist()
         body = {"item": 1, "k": 9, "explore": 0}
@@ -507,7 +506,7 @@ def test_an_index_with_weights_starts_from_them(tmp_path):
 def test_a_database_of_other_codes_is_refused(files, tmp_path):
     with serving(load(files), tmp_path):
         pass
-    other = sources.Source("other", Index(np.zeros((1, 2), np.uint8)), sources.NoItems())
+    other = sources.Source("other", Index(np.zeros((1, 2), np.uint8)), sources.Items())
     with pytest.raises(ValueError, match="must have n_bits 16, got one with 20"), serving(other, tmp_path):
         pass
 
@@ -563,7 +562,7 @@ def test_a_database_of_another_collection_is_refused(tmp_path):
     """Codes of the same length are not enough: clicks on other items would be learned from."""
 
     def source(codes, ids=None):
-        return sources.Source("codes", Index(codes, n_bits=N_BITS, ids=ids), sources.NoItems())
+        return sources.Source("codes", Index(codes, n_bits=N_BITS, ids=ids), sources.Items())
 
     with serving(source(CODES), tmp_path):
         pass
@@ -835,26 +834,3 @@ def test_the_documentation_needs_no_other_host(client):
     assert "<script>" not in html
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/search", "/feedback", "/items", "/profiles/{name}/rollback"} <= set(paths)
-
-
-def test_a_promise_of_recall_by_request_and_as_a_setting(tmp_path):
-    codes = np.random.default_rng(0).integers(0, 256, (600, 4), dtype=np.uint8)
-    collection = Collection.from_codes(codes)
-    collection.save(tmp_path / "exact")
-    collection.make_cells()
-    collection.save(tmp_path / "cells")
-    asked = {"code": codes[5].tobytes().hex(), "k": 3, "explore": 0}
-    with serving(sources.from_folder(tmp_path / "cells"), tmp_path, recall=0.9) as client:
-        exact = client.post("/search", json=asked | {"recall": 0.999}).json()["results"]
-        assert exact[0]["id"] == client.post("/search", json=asked).json()["results"][0]["id"] == 5
-        assert client.post("/search", json=asked | {"recall": 0.5}).status_code == 422
-        client.post("/items", json={"items": [{"id": 1000, "code": codes[5].tobytes().hex()}]})
-        found = client.post("/search", json=asked).json()["results"]
-        assert [hit["id"] for hit in found[:2]] == [5, 1000]
-    (tmp_path / "other").mkdir()
-    with serving(sources.from_folder(tmp_path / "exact"), tmp_path / "other") as client:
-        refused = client.post("/search", json=asked | {"recall": 0.9})
-        assert refused.status_code == 422
-        assert "recall must be null for a collection without cells, got 0.9" in refused.text
-    with pytest.raises(ValueError, match=r"recall must be None for a collection without cells, got 0\.9"):
-        Service(sources.from_folder(tmp_path / "exact"), f"sqlite:///{tmp_path / 'c.db'}", Settings(recall=0.9))

@@ -32,7 +32,7 @@ def collection():
 
 
 def source(collection):
-    return sources.Source("digits", Index(collection[0]), sources.NoItems())
+    return sources.Source("digits", Index(collection[0]), sources.Items())
 
 
 @pytest.fixture

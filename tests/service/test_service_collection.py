@@ -161,7 +161,7 @@ def test_a_backup_is_folded_in(vectors, tmp_path, names, capsys):
 
 
 def test_a_backup_of_another_collection_is_refused_and_changes_nothing(vectors, tmp_path):
-    with serving(sources.Source("other", Index(np.zeros((30, 3), np.uint8)), sources.NoItems()), tmp_path):
+    with serving(sources.Source("other", Index(np.zeros((30, 3), np.uint8)), sources.Items()), tmp_path):
         pass
     back_up(f"sqlite:///{tmp_path / 'bitrank.db'}", tmp_path / "backup.db")
     collection = Collection.from_vectors(vectors[0])

@@ -67,7 +67,7 @@ def test_ids_and_codes_are_looked_up(engine):
 
 @pytest.mark.parametrize("method", [None, "rerank"])
 def test_pages_clicks_and_versions_over_an_engine(engine, tmp_path, method):
-    local = sources.Source("codes", Index(CODES, ids=IDS), sources.NoItems())
+    local = sources.Source("codes", Index(CODES, ids=IDS), sources.Items())
     remote = sources.from_engine(EngineIndex(engine, method, None if method is None else 400), "shop")
     for folder in ("local", "remote"):
         (tmp_path / folder).mkdir()

@@ -192,7 +192,7 @@ def click(client, token):
 
 @pytest.mark.slow
 def test_a_locked_database_gives_503_and_loses_nothing(tmp_path):
-    with serving(sources.Source("codes", Index(CODES), sources.NoItems()), tmp_path) as client:
+    with serving(sources.Source("codes", Index(CODES), sources.Items()), tmp_path) as client:
         before = click(client, page_token(client))
         assert before.status_code == 201
         tokens = [page_token(client) for _ in range(8)]

@@ -497,7 +497,7 @@ def test_a_start_that_is_refused_migrates_nothing_and_one_that_is_not_keeps_a_co
         from bitrank.ranking import UniformRanker
 
         ranker = UniformRanker().fit(np.zeros((2, 8), np.uint8))
-    source = sources.Source("codes", Index(codes), sources.NoItems())
+    source = sources.Source("codes", Index(codes), sources.Items())
     if wrong is None:
         with serving(source, tmp_path):
             assert stored_format(path) == FORMAT

@@ -18,7 +18,7 @@ CODES = np.random.default_rng(0).integers(0, 256, (200, 4), dtype=np.uint8)
 @pytest.fixture
 def client(tmp_path, monkeypatch):
     monkeypatch.setattr(protocol, "_SWEEP_S", 0.05)
-    with serving(sources.Source("codes", Index(CODES), sources.NoItems()), tmp_path, random_state=0) as client:
+    with serving(sources.Source("codes", Index(CODES), sources.Items()), tmp_path, random_state=0) as client:
         yield client
 
 
@@ -108,7 +108,7 @@ def test_what_is_no_http_gets_an_answer_like_any_other(client, sent):
 
 
 def test_trailers_are_no_headers(tmp_path):
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     body = b'{"item": 1}'
     lines = b"POST /%b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n%b"
     lines += b"transfer-encoding: chunked\r\n\r\n"

@@ -24,14 +24,14 @@ CODES = np.random.default_rng(0).integers(0, 256, (200, 4), dtype=np.uint8)
 @pytest.fixture(scope="module")
 def open_client(tmp_path_factory):
     """A client of a service without a token, as on loopback."""
-    with serving(sources.Source("codes", Index(CODES), sources.NoItems()), tmp_path_factory.mktemp("open")) as client:
+    with serving(sources.Source("codes", Index(CODES), sources.Items()), tmp_path_factory.mktemp("open")) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def closed_client(tmp_path_factory):
     """A client of a service with a token."""
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     with serving(source, tmp_path_factory.mktemp("closed"), token=TOKEN) as client:
         yield client
 
@@ -75,7 +75,7 @@ ADMIN = "admin-0123456789abcdef"
 @pytest.fixture(scope="module")
 def two_roles(tmp_path_factory):
     """A client of a service with a token and an admin token."""
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     with serving(source, tmp_path_factory.mktemp("roles"), token=TOKEN, admin_token=ADMIN) as client:
         yield client
 
@@ -135,7 +135,7 @@ def test_forwarded_addresses_are_believed_of_configured_proxies_only(peer, forwa
 
 
 def test_clients_behind_a_proxy_have_a_rate_each(tmp_path):
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     with serving(source, tmp_path, rate=1.0, proxies=("127.0.0.1",)) as client:
         statuses = [
             client.get("/profiles", headers={"x-forwarded-for": f"198.51.100.{number}"}).status_code
@@ -147,7 +147,7 @@ def test_clients_behind_a_proxy_have_a_rate_each(tmp_path):
 
 
 def test_clients_of_one_network_share_a_rate_and_few_names(tmp_path):
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     with serving(source, tmp_path, rate=1.0, proxies=("127.0.0.1",)) as client:
         addresses = [f"2001:db8::{number:x}" for number in range(20)]
         statuses = [
@@ -159,7 +159,7 @@ def test_clients_of_one_network_share_a_rate_and_few_names(tmp_path):
 
 
 def test_a_session_is_known_by_its_signed_cookie(tmp_path):
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     with serving(source, tmp_path, sessions=True) as client:
         clients = client.service.clients
         cookie = client.get("/").headers["set-cookie"]
@@ -188,7 +188,7 @@ def test_a_session_is_known_by_its_signed_cookie(tmp_path):
 
 def test_the_access_log_has_a_line_of_json_per_request(tmp_path):
     path = tmp_path / "access.jsonl"
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     with serving(source, tmp_path, access_log=str(path), token=TOKEN) as client:
         headers = {"authorization": f"Bearer {TOKEN}"}
         answer = client.post("/search", json={"item": 1}, headers=headers)
@@ -279,7 +279,7 @@ def test_errors_of_the_service_carry_the_policy_too(open_client, monkeypatch, ca
 
 
 def test_image_hosts_are_named_by_the_operator(tmp_path):
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     with serving(source, tmp_path, image_origins=("https://images.example.org",)) as client:
         policy = client.get("/").headers["content-security-policy"]
     assert "img-src 'self' data: blob: https://images.example.org;" in policy
@@ -299,7 +299,7 @@ def test_large_bodies_are_refused_announced_or_not(open_client):
 
 
 def test_the_rate_is_limited(tmp_path):
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     with serving(source, tmp_path, rate=2.0) as client:
         statuses = [client.get("/profiles").status_code for _ in range(30)]
         limited = client.get("/collection")
@@ -310,7 +310,7 @@ def test_the_rate_is_limited(tmp_path):
 
 
 def test_a_refused_search_costs_one_request_of_the_rate(tmp_path, monkeypatch):
-    source = sources.Source("codes", Index(CODES), sources.NoItems())
+    source = sources.Source("codes", Index(CODES), sources.Items())
     counted = []
     allows = Rate.allows
     monkeypatch.setattr(Rate, "allows", lambda self, client: counted.append(client) or allows(self, client))

@@ -96,7 +96,6 @@ def add_parser(commands: Any) -> None:
         help="what tells clients apart: their address, or a signed cookie from the page (default: address)",
     )
     add("--explore", type=int, help="places on a page of 20 for items from deeper ranks (default: 4)")
-    add("--recall", type=float, help="share of the exact results to find, in a collection with cells (default: all)")
     add(
         "--learn-imported",
         action="store_true",
@@ -232,7 +231,6 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return Settings(
         explore=arguments.explore,
         rate=arguments.rate,
-        recall=arguments.recall,
         learn_imported=arguments.learn_imported,
         token=_token(arguments.token_file, "BITRANK_TOKEN"),
         admin_token=_token(arguments.admin_token_file, "BITRANK_ADMIN_TOKEN"),

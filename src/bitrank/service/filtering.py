@@ -21,6 +21,17 @@ Flags = npt.NDArray[np.bool_]
 _ORDERS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 
 
+def _given(name: str) -> dict[str, Any]:
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
+_CONDITIONS = [_given(name) for name in ("equals", "in", *_ORDERS)]
+# What the document of the API says of the form: a column with conditions, or one join without any.
+_FORMS: list[Any] = [_given("column") | {"anyOf": _CONDITIONS}] + [
+    _given(name) | {"not": {"anyOf": _CONDITIONS}} for name in ("and", "or", "not")
+]
+
+
 class Filter(BaseModel):
     """Conditions on a column of the payload, of which all must hold; or other filters, joined.
 
@@ -34,7 +45,7 @@ class Filter(BaseModel):
     (True, False, False)
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"oneOf": _FORMS})
 
     column: Annotated[StrictStr, Field(min_length=1, max_length=200)] | None = None
     equals: Value | None = None

@@ -9,7 +9,7 @@ import select
 import signal
 from contextlib import suppress
 
-_HEAD, _SIZE = 24, 4096  # bytes of the figures, and of all that is shared
+_HEAD, _SIZE = 32, 4096  # bytes of the figures, and of all that is shared
 _AT, _FAILED = slice(_HEAD, 1024), slice(1024, _SIZE)  # pages as JSON, padded with zeros
 
 
@@ -63,6 +63,15 @@ class Link:
     def n_failures(self) -> int:
         """How often learning failed and started again."""
         return self._figures[1]
+
+    @property
+    def serving(self) -> bool:
+        """Whether a worker has begun to serve since this was set to false."""
+        return bool(self._figures[3])
+
+    @serving.setter
+    def serving(self, serving: bool) -> None:
+        self._figures[3] = serving
 
     @property
     def failed(self) -> tuple[str, int, int]:

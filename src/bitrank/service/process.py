@@ -9,7 +9,6 @@ import gc
 import logging
 import os
 import resource
-import select
 import signal
 import socket
 import sys
@@ -64,15 +63,8 @@ def listen(host: str, port: int) -> socket.socket:
 class _Child(NamedTuple):
     """A running worker, or the learner."""
 
-    pid: int
-    ready: int  # a pipe that holds a byte once a worker serves
     learns: bool
     started: float
-
-    def served(self) -> bool:
-        """Return whether it ever served, and close the pipe; only after its end."""
-        with os.fdopen(self.ready, "rb") as pipe:
-            return bool(pipe.read(1))
 
 
 def serve(bound: socket.socket, make: Make, make_learner: MakeLearner, ready: Ready, workers: int = 1) -> int:
@@ -105,7 +97,6 @@ class _Parent:
         self._stopping = self._served_once = False
         self._n_failed = self._n_short_lives = 0
         self._learner_due = 0.0  # when to start the learner, if it is not running
-        self._kill_at = float("inf")  # when to kill the children that are left
 
     def run(self, workers: int) -> int:
         """Keep so many workers and a learner running; returns the exit status."""
@@ -115,13 +106,13 @@ class _Parent:
             # The first worker creates or migrates the database, and says what is wrong; the others follow.
             self._start_worker(self._ready)
             while self._children:
-                complete = self._complete(workers)
-                pid, wait_status = self._wait(poll=not complete or self._stopping)
-                if time.monotonic() > self._kill_at:
-                    self._signal(signal.SIGKILL)
-                if pid:
+                pid, wait_status = os.waitpid(-1, 0 if self._complete(workers) or self._stopping else os.WNOHANG)
+                if not pid:
+                    time.sleep(0.05)
+                else:
                     status = self._ended(pid, os.waitstatus_to_exitcode(wait_status)) or status
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             os.close(self._alive_write)
@@ -132,39 +123,23 @@ class _Parent:
         """Start the workers and the learner that are missing, if it is time; returns whether all are running."""
         n_learners = sum(child.learns for child in self._children.values())
         n_workers = len(self._children) - n_learners
-        if self._is_serving():
+        if self._served_once or self._link.serving:
             while n_workers < workers and not self._stopping:
                 self._start_worker(_nothing)
                 n_workers += 1
             if not n_learners and not self._stopping and time.monotonic() >= self._learner_due:
-                self._start(lambda _: _learn(self._make_learner, self._link, self._alive_read), learns=True)
+                self._start(lambda: _learn(self._make_learner, self._link, self._alive_read), learns=True)
                 n_learners = 1
         return n_workers >= workers and n_learners > 0
-
-    def _wait(self, poll: bool) -> tuple[int, int]:
-        if not poll:
-            return os.waitpid(-1, 0)
-        pid, wait_status = os.waitpid(-1, os.WNOHANG)
-        if not pid:
-            time.sleep(0.05)
-        return pid, wait_status
-
-    def _is_serving(self) -> bool:
-        """Return whether the first worker has said so."""
-        if not self._served_once:
-            for child in self._children.values():
-                if _has_byte(child.ready):
-                    self._served_once = True
-        return self._served_once
 
     def _ended(self, pid: int, status: int) -> int:
         """Start a worker or learner that died again; returns the exit status where that is the end."""
         child = self._children.pop(pid)
-        served = child.served()
         if child.learns:
             if not self._stopping:
                 self._learner_ended(child, status)
             return 0
+        served, self._link.serving = self._link.serving, False
         self._served_once |= served
         self._n_failed = 0 if served else self._n_failed + 1
         if self._stopping or status == 0:
@@ -192,7 +167,8 @@ class _Parent:
 
     def _stop(self, *_: Any) -> None:
         if not self._stopping:
-            self._kill_at = time.monotonic() + STOP_S
+            signal.signal(signal.SIGALRM, lambda *_: self._signal(signal.SIGKILL))
+            signal.setitimer(signal.ITIMER_REAL, STOP_S)
         self._stopping = True
         self._signal(signal.SIGTERM)
 
@@ -202,37 +178,31 @@ class _Parent:
                 os.kill(pid, number)
 
     def _start_worker(self, ready: Ready) -> None:
-        self._start(
-            lambda ready_write: _work(self._bound, self._alive_read, ready_write, self._link, self._make, ready),
-            learns=False,
-        )
+        self._start(lambda: _work(self._bound, self._alive_read, self._link, self._make, ready), learns=False)
 
-    def _start(self, work: Callable[[int], int], learns: bool) -> None:
-        ready_read, ready_write = os.pipe()
+    def _start(self, work: Callable[[], int], learns: bool) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the handlers are set
         pid = os.fork()
         if pid == 0:
             os.close(self._alive_write)
-            os.close(ready_read)
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             status = 1
             try:
                 _name_process("bitrank-learner" if learns else "bitrank-worker")
-                status = work(ready_write)
+                status = work()
             except BaseException:
                 traceback.print_exc()
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(status)
-        os.close(ready_write)
-        self._children[pid] = _Child(pid, ready_read, learns, time.monotonic())
+        self._children[pid] = _Child(learns, time.monotonic())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _work(bound: socket.socket, parent_read: int, ready_write: int, link: Link, make: Make, ready: Ready) -> int:
+def _work(bound: socket.socket, parent_read: int, link: Link, make: Make, ready: Ready) -> int:
     """Serve, in a worker."""
     try:
         service = make(link)
@@ -241,7 +211,7 @@ def _work(bound: socket.socket, parent_read: int, ready_write: int, link: Link, 
         logger.error("%s", error)
         return 1
     _stop_with_parent(parent_read)
-    os.write(ready_write, b"1")  # before anybody is told: whoever knows the address may end this process at once
+    link.serving = True  # before anybody is told: whoever knows the address may end this process at once
     ready(service)
     # What is loaded now stays for ever: the collector of garbage need not look through it again and again.
     gc.collect()
@@ -306,13 +276,6 @@ def _name_process(name: str) -> None:
     """Name this process in `ps` and `top`, on Linux."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text(name)
-
-
-def _has_byte(pipe: int) -> bool:
-    """Tell a byte from the end of a process that wrote none."""
-    poll = select.poll()
-    poll.register(pipe, select.POLLIN)
-    return any(events & select.POLLIN for _, events in poll.poll(0))
 
 
 def _nothing(_: Service) -> None:

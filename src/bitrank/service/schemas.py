@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bitrank.clicks.log import check_clicked
 from bitrank.service.filtering import Filter
@@ -21,7 +21,14 @@ MAX_VECTOR = 65_536
 MAX_PAYLOAD = 16_384
 MAX_DEPTH = 16
 
-Id = Annotated[int, Field(ge=0, lt=2**63)]
+
+def _whole(value: Any) -> Any:
+    """Read 3.0 as 3, which is the same number in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Id = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
 PROFILE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 ClientName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
 ProfileName = Annotated[str, Field(pattern=PROFILE_PATTERN)]
@@ -29,7 +36,7 @@ CodeText = Annotated[str, Field(min_length=1, max_length=MAX_CODE_TEXT, descript
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Vector = Annotated[list[Number], Field(min_length=1, max_length=MAX_VECTOR)]
 TokenText = Annotated[str, Field(min_length=1, max_length=MAX_TOKEN, description="page_token of a search")]
-VersionNumber = Annotated[int, Field(ge=1, lt=2**31)]
+VersionNumber = Annotated[Whole, Field(ge=1, lt=2**31)]
 
 
 class Request(BaseModel):
@@ -38,8 +45,16 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+def one_of(*names: str) -> ConfigDict:
+    """Say in the document of the API that exactly one of some fields must be there."""
+    forms: list[Any] = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]
+    return ConfigDict(extra="forbid", strict=True, json_schema_extra={"oneOf": forms})
+
+
 class QueryBy(Request):
     """A query: exactly one of an item, a code and a vector."""
+
+    model_config = one_of("item", "code", "vector")
 
     item: Id | None = None
     code: CodeText | None = None
@@ -56,20 +71,16 @@ class QueryBy(Request):
 class Search(QueryBy):
     """A search."""
 
-    k: Annotated[int, Field(ge=1, le=MAX_K)] = 20
+    k: Annotated[Whole, Field(ge=1, le=MAX_K)] = 20
     profile: ProfileName | None = None
     version: VersionNumber | Literal["candidate"] | None = Field(
         None, description="a version other than the active one; `candidate` is what clicks have made of it so far"
     )
-    explore: Annotated[int, Field(ge=0, le=MAX_K)] | None = Field(
+    explore: Annotated[Whole, Field(ge=0, le=MAX_K)] | None = Field(
         None, description="places for items from deeper ranks; null leaves it to the service"
     )
     filter: Filter | None = Field(None, description="which items are searched, by columns of their payloads")
-    offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = Field(0, description="results to leave out at the top")
-    recall: Annotated[float, Field(ge=0.8, le=0.999)] | None = Field(
-        None,
-        description="share of the exact results to find, in a collection with cells; null leaves it to the service",
-    )
+    offset: Annotated[Whole, Field(ge=0, le=MAX_OFFSET)] = Field(0, description="results to leave out at the top")
     chosen: Annotated[tuple[Id, ...], Field(max_length=MAX_CHOSEN)] = Field(
         (), description="items chosen for this query so far; this answer adapts to them, and no other does"
     )
@@ -162,6 +173,8 @@ class Accepted(BaseModel):
 
 class NewItem(Request):
     """An item to add, or to replace the one with the same id."""
+
+    model_config = one_of("code", "vector")
 
     id: Id
     code: CodeText | None = None

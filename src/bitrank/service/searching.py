@@ -46,7 +46,6 @@ class PageRequest(NamedTuple):
     continues: str | None = None  # token of the last page for the same query
     filter: Filter | None = None
     offset: int = 0
-    recall: float | None = None  # None leaves it to the settings
 
 
 class Chosen(NamedTuple):
@@ -103,8 +102,6 @@ class Searcher:
         ranking: Callable[[str, VersionChoice], Chosen],
     ) -> None:
         self._collection, self._signer, self._settings, self._ranking = collection, signer, settings, ranking
-        if settings.recall is not None and collection.calibration is None:
-            raise ValueError(f"recall must be None for a collection without cells, got {settings.recall}")
         self._random = np.random.default_rng(settings.random_state)
         self._draw_key = signer.key_of("explored items") if settings.random_state is None else self._random.bytes(32)
         self._sampled: Any = None  # what calibrations were made from
@@ -120,8 +117,6 @@ class Searcher:
             if request.chosen:
                 raise ValueError("the profile hamming weighs every bit the same: chosen needs another profile")
             query = query._replace(vector=query.code, features=None)
-        if request.recall is not None and self._collection.calibration is None:
-            raise ValueError(f"recall must be null for a collection without cells, got {request.recall}")
         allowed = None if request.filter is None else self._collection.matching(request.filter)
         if allowed is not None or request.offset:
             explore = 0
@@ -186,19 +181,15 @@ class Searcher:
         """Find the best results of each plan, without the item that is its query."""
         found = [_NO_RESULTS] * len(plans)
         order = sorted(
-            (plan.n_wanted > _FEW, -1 if plan.allowed is None else at, self._recall_of(plan), at)
+            (plan.n_wanted > _FEW, -1 if plan.allowed is None else at, at)
             for at, plan in enumerate(plans)
             if plan.n_top and (plan.allowed is None or len(plan.allowed))
         )
-        for _, group in groupby(order, key=lambda known: known[:3]):
+        for _, group in groupby(order, key=lambda known: known[:2]):
             rows = [at for *_, at in group]
-            recall = self._recall_of(plans[rows[0]])
             queries = _stack([plans[at].queries for at in rows])
             n_wanted = max(plans[at].n_wanted for at in rows)
-            options: dict[str, Any] = {"filter": plans[rows[0]].allowed, "threads": 1}
-            if recall < 1:
-                options |= {"recall": recall, "calibration": self._collection.calibration}
-            results = self._collection.index.search(queries, n_wanted, **options)
+            results = self._collection.index.search(queries, n_wanted, filter=plans[rows[0]].allowed, threads=1)
             items = np.array([-1 if plans[at].query.item is None else plans[at].query.item for at in rows])
             keep = (results.ids >= 0) & (results.ids != items[:, None])
             for row, at in enumerate(rows):
@@ -208,10 +199,6 @@ class Searcher:
                 n_tied = int((values[:offset] == values[offset]).sum()) if len(kept) else 0
                 found[at] = _Top(results.ids[row, kept], results.distances[row, kept], n_tied)
         return found
-
-    def _recall_of(self, plan: Plan) -> float:
-        """The share of the exact results that a search finds; 1 reads all."""
-        return plan.request.recall or self._settings.recall or 1.0
 
     def _explore(self, plans: list[Plan], tops: list[_Top]) -> list[tuple[list[int], Distances, list[bool]]]:
         """Mix items from deeper ranks into the best results."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,20 +47,23 @@ class Description(NamedTuple):
 NO_DESCRIPTION = Description(None, None, {})
 
 
-class Items(Protocol):
-    """Titles, images and payloads by id."""
+class Items:
+    """Titles, images and payloads by id; of a collection that is codes only, none."""
 
-    has_images: bool
-    columns: frozenset[str]  # of the payloads
+    has_images = False
+    columns: frozenset[str] = frozenset()  # of the payloads
 
     def descriptions(self, ids: list[int]) -> list[Description]:
         """Describe each item."""
+        return [NO_DESCRIPTION] * len(ids)
 
     def matching(self, wanted: Filter) -> Ids:
         """Ids of the items whose payloads match, in any order."""
+        return np.empty(0, np.int64)
 
     def picture(self, item: int) -> tuple[bytes, str] | None:
         """Read the picture of an item and its media type, where the source itself holds it."""
+        return None
 
 
 @dataclass
@@ -74,7 +77,6 @@ class Source:
     vectorizer: images.Vectorizer | None = None
     folder: Path | None = None  # of pictures that items name by a path
     ranker: Ranker | None = None  # what the collection learned
-    calibration: Any = None  # what a search with `recall` reads
 
     @cached_property
     def hasher(self) -> Hasher | None:
@@ -97,9 +99,7 @@ def from_folder(
     Items whose ids are no whole numbers are served by the numbers of their rows, with their ids as titles.
     """
     collection = Collection.load(folder)
-    source = Source(
-        folder.stem, collection.index, NoItems(), ranker=collection.ranker, calibration=collection.calibration
-    )
+    source = Source(folder.stem, collection.index, Items(), ranker=collection.ranker)
     if collection.n_dimensions is not None:
         if hasher is not None:
             raise ValueError("--hasher must be left out for a collection, which has its own, got one")
@@ -126,7 +126,7 @@ def from_engine(
     image_features: str | None = None,
 ) -> Source:
     """Serve codes that stay in an engine, with the same files as `from_folder`."""
-    return _with_files(Source(name, index, NoItems()), items, hasher, image_features, {})
+    return _with_files(Source(name, index, Items()), items, hasher, image_features, {})
 
 
 def _with_files(
@@ -151,25 +151,7 @@ def _with_files(
     return source
 
 
-class NoItems:
-    """The items of a collection that is codes only."""
-
-    has_images = False
-    columns: frozenset[str] = frozenset()
-
-    def descriptions(self, ids: list[int]) -> list[Description]:
-        """Describe each item: nothing is known."""
-        return [NO_DESCRIPTION] * len(ids)
-
-    def matching(self, wanted: Filter) -> Ids:
-        """Return no ids."""
-        return np.empty(0, np.int64)
-
-    def picture(self, item: int) -> None:
-        """Return None: there are no pictures."""
-
-
-class DigitItems:
+class DigitItems(Items):
     """The embedded digits, dark ink on white paper."""
 
     has_images = True
@@ -197,7 +179,7 @@ class DigitItems:
         return (images.png(255 - self._data.images[item]), "image/png") if item < len(self._data.images) else None
 
 
-class CollectionItems:
+class CollectionItems(Items):
     """Items of a collection, over those of a file: descriptions that were folded in, and ids as titles.
 
     Parameters
@@ -234,7 +216,7 @@ class CollectionItems:
         return None if item in self._folded else self._items.picture(item)
 
 
-class ParquetItems:
+class ParquetItems(Items):
     """Items of a Parquet file: `id` and, optionally, `title` and `image`; all other columns are payload.
 
     Parameters
@@ -289,9 +271,6 @@ class ParquetItems:
         known = self._ids[at] == ids if len(self._ids) else np.zeros(len(ids), bool)
         rows = iter(self._table.take(self._order[at[known]]).to_pylist())
         return [_describe(next(rows)) if is_known else NO_DESCRIPTION for is_known in known]
-
-    def picture(self, item: int) -> None:
-        """Return None: a Parquet file names pictures and does not hold them."""
 
 
 def override(ids: Ids, later: dict[int, Description], wanted: Filter) -> Ids:
