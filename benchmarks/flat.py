@@ -210,7 +210,7 @@ def main() -> None:
             os.sched_setaffinity(0, {max(AFFINITY)})
             report = Report(f"{processor()}, {PATH}: {part}")
             PARTS[part](report, options)
-            report.save(options.output)
+            report.save(options.output, add=True)
     if "tables" in options.parts:
         text = tables(read_results(options.output))
         PAGE.write_text(MARK.sub(lambda found: f"{found[1]}{text}\n{found[2]}", PAGE.read_text()))

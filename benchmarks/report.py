@@ -66,23 +66,25 @@ class Report:
             print(f"{name:72} {figure.value:10.4g}  {figure.bar:9} {'met' if figure.met else 'MISSED'}")
         print(f"{self.part}: {sum(figure.met for _, figure in bars)} of {len(bars)} bars met", flush=True)
 
-    def save(self, path: Path) -> None:
-        """Write all rows as a section of a file, with the date, the machine and the versions."""
+    def save(self, path: Path, add: bool = False) -> None:
+        """Write all rows as a section of a file, with the date, the machine and the versions; or add to its rows."""
         blas = sorted({f"{pool['internal_api']}, {pool['num_threads']} threads" for pool in threadpool_info()})
         packages = (bitrank, np, scipy, sklearn)
+        results = read_results(path)
         section = {
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "machine": {**self.machine, "blas": blas},
             "versions": {package.__name__: package.__version__ for package in packages},
             "seconds": time.perf_counter() - self.start,
-            "rows": {
+            "rows": (results.get(self.part, {}).get("rows", {}) if add else {})
+            | {
                 name: {
                     key: {"value": f.value, "bar": f.bar, "met": f.met} if f.bar else f.value for key, f in row.items()
                 }
                 for name, row in self.rows.items()
             },
         }
-        write_results(path, {**read_results(path), self.part: section})
+        write_results(path, {**results, self.part: section})
 
 
 def machine() -> dict[str, Any]:

@@ -18,7 +18,8 @@ struct Scene {
     std::vector<unsigned> weights[queries_per_scan];
     std::vector<std::uint8_t> queries[queries_per_scan];
     std::uint16_t limits[queries_per_scan];
-    std::size_t test_from, total_bytes;
+    std::size_t test_from;
+    Reading reading;
     std::uint64_t live, now;
 
     explicit Scene(bool has_wide_sums)
@@ -39,8 +40,8 @@ struct Scene {
             limits[q] = static_cast<std::uint16_t>(below(most));
         }
         test_from = below(70);
-        // Read as in a collection that fits the cache, nearly fits it, or does not.
-        total_bytes = std::size_t{10'000'000} * (1 + below(3));
+        // Unaided, or with lines prefetched.
+        reading = {4096 * below(3), below(2) == 0};
         live = random_bits() | random_bits();
         now = live & random_bits() & random_bits() & (below(2) ? ~std::uint64_t{0} : random_bits());
     }
@@ -158,7 +159,7 @@ void on_every_path(std::size_t n_cases, bool wide, Test test) {
 void test_rows8(std::size_t n_cases) {
     on_every_path(n_cases, false, [](const Scene &scene, const PathTables &path) {
         std::vector<std::uint64_t> survivors(lane_count, 0);
-        path.scanner.rows8(scene.blocks.data(), scene.now, scene.live, scene.total_bytes, path.tables[0], survivors.data());
+        path.scanner.rows8(scene.blocks.data(), scene.now, scene.live, scene.reading, path.tables[0], survivors.data());
         path.check_survivors(survivors, 1);
     });
 }
@@ -174,7 +175,7 @@ void test_rows8_of_four(std::size_t n_cases) {
 void test_rows16(std::size_t n_cases) {
     on_every_path(n_cases, true, [](const Scene &scene, const PathTables &path) {
         Survivors out(1);
-        path.scanner.rows16(scene.blocks.data(), scene.now, scene.live, scene.total_bytes, path.tables[0], out.taker());
+        path.scanner.rows16(scene.blocks.data(), scene.now, scene.live, scene.reading, path.tables[0], out.taker());
         path.check_survivors(out.words, 1);
     });
 }
@@ -193,7 +194,7 @@ void test_rows16_of_four(std::size_t n_cases) {
 void test_sums16(std::size_t n_cases) {
     on_every_path(n_cases, true, [](const Scene &scene, const PathTables &path) {
         std::vector<std::uint16_t> sums(super_rows);
-        path.scanner.sums16(scene.blocks.data(), scene.now, scene.total_bytes, path.tables[0], sums.data());
+        path.scanner.sums16(scene.blocks.data(), scene.now, scene.reading, path.tables[0], sums.data());
         for (std::uint64_t left = scene.now; left; left &= left - 1) {
             const auto b = static_cast<std::size_t>(std::countr_zero(left));
             std::uint64_t within = 0;

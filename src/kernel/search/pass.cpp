@@ -105,7 +105,7 @@ Pass::Pass(const Search &task, std::size_t q, const std::vector<Super> &supers, 
       scanner_(task.scanner),
       top_(task.k, task.radius),
       scaled_limit_(query_.scaled_limit(top_.limit())),
-      total_bytes_(supers.size() * super_rows * n_bytes_),
+      reader_(supers.size() * super_rows * n_bytes_, query_.sums8()),
       scanned_(with_bounds ? supers.size() : 0, 0) {
     if (!with_bounds) return;
     bounds_.reserve(supers.size());
@@ -343,7 +343,7 @@ void Pass::smallest_sums_first(const std::vector<Super> &supers, const std::vect
         n_scanned_ += static_cast<std::size_t>(std::popcount(sums.live.back()));
         const Tables tables = query_.tables(scaled_limit_);
         limit = tables.limit;
-        scanner_->sums16(supers[i].blocks(n_bytes_), sums.live.back(), total_bytes_, tables,
+        scanner_->sums16(supers[i].blocks(n_bytes_), sums.live.back(), reader_.reading(), tables,
                          sums.of_block(sums.supers.size() - 1, 0));
     }
     n_without_gain_ = 0;  // without a limit, bounds spare nothing
@@ -390,11 +390,15 @@ struct Pass::Scan {
 
 void Pass::scan(const Super &super, std::uint64_t now, std::uint64_t live) {
     Scan scan{.passes = this, .n_passes = 1, .super = super, .own = &now, .tables = {query_.tables(scaled_limit_)}};
-    n_scanned_ += static_cast<std::size_t>(std::popcount(now));
+    const auto n_blocks = static_cast<std::size_t>(std::popcount(now));
+    n_scanned_ += n_blocks;
     const std::uint8_t *blocks = super.blocks(n_bytes_);
-    if (!query_.sums8()) return scanner_->rows16(blocks, now, live, total_bytes_, *scan.tables, {Scan::take, &scan});
-    std::uint64_t survivors[lane_count];
-    for (std::uint64_t left = scanner_->rows8(blocks, now, live, total_bytes_, *scan.tables, survivors); left; left &= left - 1) {
+    std::uint64_t survivors[lane_count], left = reader_.scan(n_blocks, [&](Reading reading) -> std::uint64_t {
+        if (query_.sums8()) return scanner_->rows8(blocks, now, live, reading, *scan.tables, survivors);
+        scanner_->rows16(blocks, now, live, reading, *scan.tables, {Scan::take, &scan});
+        return 0;
+    });
+    for (; left; left &= left - 1) {
         const auto b = static_cast<std::size_t>(std::countr_zero(left));
         take_rows(super, b, survivors[b]);
     }

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "query.hpp"
+#include "reading.hpp"
 #include "search.hpp"
 
 namespace bitrank {
@@ -123,7 +124,7 @@ private:
     std::size_t n_scanned_ = 0;
     Row rows_[rows_together];  // survivors that wait for their exact distances
     std::size_t n_rows_ = 0;
-    std::size_t total_bytes_;  // of all codes
+    Reader reader_;
     std::vector<std::uint64_t> scanned_;  // per super-block, the blocks scanned before it is visited
     std::vector<float> bounds_;           // per super-block; infinity once visited
 };

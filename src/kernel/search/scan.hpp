@@ -65,6 +65,12 @@ struct BitPlace {
     std::uint32_t start, mask;  // mask: four times the byte
 };
 
+// How one query reads codes from memory.
+struct Reading {
+    std::size_t bytes_ahead;  // a line is prefetched so many bytes before it is scanned; 0 leaves that to the processor
+    bool by_tiles;            // sums of 8 bits: some blocks are scanned together
+};
+
 // Who takes the rows of a block within the limit, while the block is in the cache: one word per query. It may lower the
 // limits of the tables.
 struct Taker {
@@ -75,18 +81,18 @@ struct Taker {
 struct Scanner {
     unsigned index_bits;
     // For every block b in the bit set `now`, at blocks + b * n_bytes * 64, set survivors[b] to the rows whose sum is
-    // within the limit. `live` has all blocks of the super-block that are still to be scanned; `total_bytes` of the whole
-    // collection says where blocks come from. Returns the blocks with survivors.
-    std::uint64_t (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
+    // within the limit. `live` has all blocks of the super-block that are still to be scanned. Returns the blocks with
+    // survivors.
+    std::uint64_t (*rows8)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, Reading reading,
                            const Tables &tables, std::uint64_t *survivors);
     // The same for four queries: survivors has 64 words per query. Returns the blocks with survivors of any of them.
     std::uint64_t (*rows8_of_four)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
                                    const Tables *tables, std::uint64_t *survivors);
     // The same with sums of 16 bits.
-    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
+    void (*rows16)(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, Reading reading,
                    const Tables &tables, Taker taker);
     // The sums themselves, 64 per block of `now`: those of the even rows first.
-    void (*sums16)(const std::uint8_t *blocks, std::uint64_t now, std::size_t total_bytes, const Tables &tables,
+    void (*sums16)(const std::uint8_t *blocks, std::uint64_t now, Reading reading, const Tables &tables,
                    std::uint16_t *sums);
     // Those of 64 sums that are within the limit.
     std::uint64_t (*within16)(const std::uint16_t *sums, std::uint16_t limit);

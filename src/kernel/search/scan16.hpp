@@ -39,7 +39,7 @@ struct BlockScan {
     // What is prefetched: for four queries a line per step. For one query, every line so many bytes ahead of those of a
     // step: before the turn as seen from the block, then as seen from `ahead`.
     const std::uint8_t *ahead = nullptr;
-    std::size_t turn = 0;
+    std::size_t turn = 0, bytes_ahead = 0;
     const std::uint8_t *block = nullptr;
 
     explicit BlockScan(const Tables *all) : tables(all), n_bytes(all->n_bytes) {}
@@ -164,11 +164,12 @@ inline std::size_t groups_before_test(const Tables &tables, std::size_t n_groups
 // Scan the blocks of `now`; the last of `live` is followed by the next super-block. Calls out(block, sums), unless all rows
 // are found to be beyond the limit by then.
 template <typename Line, typename Sums, typename Out>
-BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables &tables,
-                                   bool may_stop, Out out) {
+BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live,
+                                   std::size_t bytes_ahead, const Tables &tables, bool may_stop, Out out) {
     BlockScan<Line, Sums, 1> scan(&tables);
     const std::size_t stride = scan.stride(), n_groups = scan.n_groups();
     const std::size_t n_first = may_stop ? groups_before_test(tables, n_groups) : n_groups;
+    scan.bytes_ahead = bytes_ahead;
     scan.turn = stride > bytes_ahead ? (stride - bytes_ahead) / (scan.step_bytes * lane_count) : 0;
     for (; now; now &= now - 1) {
         const auto number = static_cast<std::size_t>(__builtin_ctzll(now));
@@ -187,16 +188,16 @@ BITRANK_INLINE void scan_one_query(const std::uint8_t *blocks, std::uint64_t now
 }
 
 template <typename Line, typename Sums>
-void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t, const Tables &tables,
+void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, Reading reading, const Tables &tables,
             Taker taker) {
-    scan_one_query<Line, Sums>(blocks, now, live, tables, true, [&](std::size_t number, const Sums &sums) {
+    scan_one_query<Line, Sums>(blocks, now, live, reading.bytes_ahead, tables, true, [&](std::size_t number, const Sums &sums) {
         if (const std::uint64_t rows = sums.within(tables.limit)) taker.take(taker.self, number, &rows);
     });
 }
 
 template <typename Line, typename Sums>
-void sums16(const std::uint8_t *blocks, std::uint64_t now, std::size_t, const Tables &tables, std::uint16_t *sums) {
-    scan_one_query<Line, Sums>(blocks, now, now, tables, false, [&](std::size_t number, const Sums &of_block) {
+void sums16(const std::uint8_t *blocks, std::uint64_t now, Reading reading, const Tables &tables, std::uint16_t *sums) {
+    scan_one_query<Line, Sums>(blocks, now, now, reading.bytes_ahead, tables, false, [&](std::size_t number, const Sums &of_block) {
         of_block.store(sums + number * lane_count);
     });
 }

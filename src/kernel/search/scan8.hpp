@@ -62,11 +62,11 @@ BITRANK_UNROLL(8)
     }
 };
 
-// Scan the blocks of `now`, some at a time; the last ones of `live` are followed by the next super-block. Calls
-// out(block, query, lanes within the limit).
+// Scan the blocks of `now`, some at a time, and prefetch those so many bytes ahead; the last ones of `live` are followed by
+// the next super-block. Calls out(block, query, lanes within the limit).
 template <typename Tile, std::size_t n_blocks, typename Scan, typename Out>
-BITRANK_INLINE void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live, Scan scan,
-                              Out out) {
+BITRANK_INLINE void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint64_t &now, std::uint64_t live,
+                              std::size_t bytes_ahead, Scan scan, Out out) {
     const std::size_t stride = tile.n_bytes * lane_count;
     std::uint64_t later = now ? live & ~std::uint64_t{0} << __builtin_ctzll(now) : 0;
     std::size_t past_end = lane_count;
@@ -83,13 +83,14 @@ BITRANK_INLINE void for_tiles(Tile &tile, const std::uint8_t *blocks, std::uint6
             tile.blocks[&number - numbers] = blocks + number * stride;
             now &= now - 1;
         }
-        for (auto &next : tile.next) next = blocks + take_later() * stride;
+        for (std::size_t b = 0; b < n_blocks; ++b)
+            tile.next[b] = bytes_ahead ? blocks + take_later() * stride : tile.blocks[b];
         scan(tile, [&](std::size_t b, std::size_t q, std::uint64_t lanes) { out(numbers[b], q, lanes); });
     }
 }
 
 template <typename Line, std::size_t n_queries, std::size_t fixed_bytes>
-std::uint64_t rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool by_tiles,
+std::uint64_t rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, Reading reading,
                               const Tables *tables, std::uint64_t *survivors) {
     constexpr std::size_t n_blocks = n_queries == 1 ? Line::blocks_of_one : Line::blocks_of_four;
     std::uint64_t with_survivors = 0;
@@ -99,32 +100,33 @@ std::uint64_t rows8_of_blocks(const std::uint8_t *blocks, std::uint64_t now, std
         with_survivors |= std::uint64_t{lanes != 0} << number;
     };
     Tile<Line, n_blocks, n_queries, fixed_bytes> tile(tables);
-    if (by_tiles) for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, scan, out);
+    const std::size_t ahead = reading.bytes_ahead;
+    if (reading.by_tiles) for_tiles<decltype(tile), n_blocks>(tile, blocks, now, live, ahead, scan, out);
     Tile<Line, 1, n_queries, fixed_bytes> single(tables);
-    for_tiles<decltype(single), 1>(single, blocks, now, live, scan, out);
+    for_tiles<decltype(single), 1>(single, blocks, now, live, ahead, scan, out);
     return with_survivors;
 }
 
 template <typename Line, std::size_t n_queries>
-std::uint64_t rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, bool by_tiles,
+std::uint64_t rows8_of(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, Reading reading,
                        const Tables *tables, std::uint64_t *survivors) {
     switch (tables->n_bytes) {
-        case 8: return rows8_of_blocks<Line, n_queries, 8>(blocks, now, live, by_tiles, tables, survivors);
-        case 16: return rows8_of_blocks<Line, n_queries, 16>(blocks, now, live, by_tiles, tables, survivors);
-        default: return rows8_of_blocks<Line, n_queries, 0>(blocks, now, live, by_tiles, tables, survivors);
+        case 8: return rows8_of_blocks<Line, n_queries, 8>(blocks, now, live, reading, tables, survivors);
+        case 16: return rows8_of_blocks<Line, n_queries, 16>(blocks, now, live, reading, tables, survivors);
+        default: return rows8_of_blocks<Line, n_queries, 0>(blocks, now, live, reading, tables, survivors);
     }
 }
 
 template <typename Line>
-std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, std::size_t total_bytes,
+std::uint64_t rows8(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, Reading reading,
                     const Tables &tables, std::uint64_t *survivors) {
-    return rows8_of<Line, 1>(blocks, now, live, total_bytes <= bytes_by_tiles, &tables, survivors);
+    return rows8_of<Line, 1>(blocks, now, live, reading, &tables, survivors);
 }
 
 template <typename Line>
 std::uint64_t rows8_of_four(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, const Tables *tables,
                             std::uint64_t *survivors) {
-    return rows8_of<Line, queries_per_scan>(blocks, now, live, true, tables, survivors);
+    return rows8_of<Line, queries_per_scan>(blocks, now, live, {bytes_ahead, true}, tables, survivors);
 }
 
 }  // namespace

@@ -16,12 +16,7 @@
 namespace bitrank {
 namespace {
 
-// With sums of 8 bits, one query scans some blocks at a time of a collection of up to so many bytes. Others are read
-// fastest from the first byte to the last.
-constexpr std::size_t bytes_by_tiles = std::size_t{1} << 24;
-
-// For one query, a line is prefetched when so many bytes before it are to be scanned: into the first level of the cache,
-// of which these lines and the tables of a query take less than all. From memory, 6 to 12 KB were fastest.
+// For four queries, a line is prefetched so many bytes before it is scanned.
 constexpr std::size_t bytes_ahead = 8192;
 
 template <typename Line>
