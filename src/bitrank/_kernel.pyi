@@ -81,7 +81,10 @@ def search_whole(
     distances: npt.NDArray[np.float32],
     threads: int,
     chosen: Chosen | None = None,
+    estimates: Estimates | None = None,
 ) -> None: ...
+Estimates = tuple[int, float, float, bool, npt.NDArray[np.float64]]
+
 def search_radius(
     queries: npt.NDArray[np.uint8], weights: Weightings, segments: Segments, radius: float, threads: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]: ...

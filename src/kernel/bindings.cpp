@@ -50,6 +50,9 @@ using SegmentArrays = std::tuple<Array<const std::uint8_t, 3>, Array<const std::
 // blocks, floors, n_sure, n_read
 using ChosenArrays = std::tuple<Matrix<const std::int64_t>, Matrix<const float>, std::size_t, Vector<std::int64_t>>;
 
+// n_tail, low, step, root, terms
+using EstimateArrays = std::tuple<std::size_t, double, double, bool, Matrix<const double>>;
+
 void require(bool condition, const char *message) {
     if (!condition) throw std::invalid_argument(message);
 }
@@ -285,7 +288,7 @@ void search(Codes queries, Weightings &weightings, const Segments &segments, Mat
 // Fill ids and distances (n_queries, k) with the k nearest by the whole of the nearest rows by the bits in blocks.
 void search_whole(Codes queries, Weightings &weightings, const Segments &segments, std::size_t shortlist,
                   Codes whole_queries, Weights weights, Bits order, Matrix<std::int64_t> ids, Matrix<float> distances,
-                  std::size_t threads, std::optional<ChosenArrays> chosen) {
+                  std::size_t threads, std::optional<ChosenArrays> chosen, std::optional<EstimateArrays> given) {
     bitrank::Search task = search_of(queries, weightings, segments, threads);
     const bitrank::Whole whole = whole_of(whole_queries, weights, order, segments, threads);
     const std::size_t n = queries.shape(0), k = ids.shape(1);
@@ -294,8 +297,16 @@ void search_whole(Codes queries, Weightings &weightings, const Segments &segment
     require(shortlist > 0 && k > 0 && ids.shape(0) == n && distances.shape(0) == n && distances.shape(1) == k,
             "ids and distances must be (n_queries, k)");
     check_chosen(task, chosen);
+    std::optional<bitrank::Estimates> estimates;
+    if (given) {
+        const auto &[n_tail, low, step, root, terms] = *given;
+        require(n_tail <= 2 && n_tail <= segments.n_rest, "n_tail must be at most 2, and the bytes that are not scanned");
+        require(terms.shape(0) == n && terms.shape(1) == 3, "terms must be (n_queries, 3)");
+        estimates = {n_tail, low, step, root, terms.data()};
+    }
     nb::gil_scoped_release release;
-    write_hits(bitrank::search_again(whole, hits_of(task, chosen), k), k, ids.data(), distances.data());
+    write_hits(bitrank::search_again(whole, hits_of(task, chosen), k, estimates ? &*estimates : nullptr), k, ids.data(),
+               distances.data());
 }
 
 // Ids and distances of all rows within the radius, padded to the longest list.
@@ -496,7 +507,7 @@ NB_MODULE(_kernel, module) {
                "threads"_a, "chosen"_a = nb::none());
     module.def("search_whole", &search_whole, "queries"_a, "weights"_a, "segments"_a, "shortlist"_a, "whole_queries"_a,
                "whole_weights"_a, "order"_a, "ids"_a.noconvert(), "distances"_a.noconvert(), "threads"_a,
-               "chosen"_a = nb::none());
+               "chosen"_a = nb::none(), "estimates"_a = nb::none());
     module.def("search_radius", &search_radius, "queries"_a, "weights"_a, "segments"_a, "radius"_a, "threads"_a);
     module.def("score", &score, "queries"_a, "weights"_a, "order"_a, "segments"_a, "rows"_a, "out"_a.noconvert(), "threads"_a);
     module.def("sorted_rows", &sorted_rows, "codes"_a, "ids"_a, "order"_a, "rows"_a.noconvert(), "threads"_a);

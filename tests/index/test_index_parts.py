@@ -14,7 +14,7 @@ from index_reference import assert_equal, random_codes, reference
 
 from bitrank import _kernel
 from bitrank.core.codes import pack, weighted_hamming
-from bitrank.core.types import Queries
+from bitrank.core.types import Estimates, Queries
 from bitrank.index import Index, IndexFormatError
 from bitrank.index.storage import read_meta
 
@@ -246,3 +246,37 @@ def test_bad_queries_are_refused(queries, options, message):
     index, _, _, head, whole = example()
     with pytest.raises(ValueError, match=message):
         index.search(queries(head, whole), 5, **options)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2), st.booleans(), st.sampled_from(_kernel.kernel_paths()))
+def test_estimates_order_the_nearest_by_whole_codes(seed, n_tail, root, path):
+    random = np.random.default_rng(seed)
+    n, k, shortlist, n_bits, n_scanned = int(random.integers(1, 200)), 7, 20, 56, 16
+    codes = random.integers(0, 256, (n, n_bits // 8), dtype=np.uint8)
+    head, whole = (random.normal(size=(3, width)).astype(np.float32) for width in (n_scanned, n_bits))
+    terms = np.column_stack([random.normal(size=3), -random.uniform(0.5, 1, 3), random.normal(size=3)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BITRANK_KERNEL", path)
+        index = Index(codes[: n // 2], n_scanned=n_scanned)
+        index.add(codes[n // 2 :])
+        asked = {"k": k, "shortlist": shortlist, "threads": 1}
+        ids, distances = index.search((head, whole), **asked)
+        found = index.search((head, whole), **asked, estimates=Estimates(n_tail, 2.0, 0.25, root, terms))
+    tails = codes[ids].astype(float)
+    f = 2 + 0.25 * (0, tails[..., -1], tails[..., -2] * 256 + tails[..., -1])[n_tail]
+    first, second, third = terms.T[:, :, None]
+    expected = first + second * (third - 2.0 * distances) / f
+    expected = (np.sqrt(np.maximum(expected, 0)) if root else expected).astype(np.float32)
+    expected[ids < 0] = np.inf
+    order = np.lexsort((ids, expected), axis=1)
+    order = np.where(np.take_along_axis(ids, order, 1) < 0, np.arange(k), order)
+    np.testing.assert_array_equal(found.ids, np.take_along_axis(ids, order, 1))
+    np.testing.assert_array_equal(found.distances, np.take_along_axis(expected, order, 1))
+
+
+def test_estimates_are_refused_where_they_do_not_fit():
+    index = Index(np.zeros((4, 7), np.uint8), n_scanned=16)
+    head, whole = np.full((1, 16), -1, np.float32), np.full((1, 56), -1, np.float32)
+    for n_tail, shape, queries in ((3, (1, 3), whole), (1, (2, 3), whole), (1, (1, 2), whole), (1, (1, 3), None)):
+        with pytest.raises(ValueError, match="must"):
+            index.search((head, queries), k=1, estimates=Estimates(n_tail, 1.0, 0.0, False, np.zeros(shape)))

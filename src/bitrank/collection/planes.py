@@ -68,10 +68,9 @@ class PlaneQueries:
         """
         whole, n = self.reals(), _PER_RESULT * k
         queries: Any = self.planes.reals(self.asked, head=True), whole
-        found = index.search(queries, n, shortlist=self._shortlist(k), filter=wanted, threads=threads, **reads)
-        out = self._estimated(index, whole, *found)
-        order = np.lexsort((found.ids, out), axis=1)[:, :k]
-        results = ReadResults(np.take_along_axis(found.ids, order, 1), np.take_along_axis(out, order, 1))
+        asked = {"shortlist": self._shortlist(k), "estimates": self.planes.estimating(self.asked, whole), **reads}
+        found = index.search(queries, n, filter=wanted, threads=threads, **asked)
+        results = ReadResults(found.ids[:, :k].copy(), found.distances[:, :k].copy())
         results.share = getattr(found, "share", None)
         return results
 

@@ -86,6 +86,20 @@ class Results(NamedTuple):
     distances: npt.NDArray[np.float32]
 
 
+class Estimates(NamedTuple):
+    """What turns distances by whole codes into estimated ones: first + second·(third − 2·distance)/f.
+
+    f is stored at the end of a code, as so many steps in `n_tail` bytes above the lowest. With `root`, the square root
+    of what is not negative.
+    """
+
+    n_tail: int
+    low: float
+    step: float
+    root: bool
+    terms: npt.NDArray[np.float64]  # (n_queries, 3)
+
+
 def empty_results(n_queries: int, k: int) -> Results:
     """Results of a search without hits, to be filled in."""
     return Results(np.full((n_queries, k), -1, np.int64), np.full((n_queries, k), np.inf, np.float32))

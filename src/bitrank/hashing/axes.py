@@ -137,11 +137,15 @@ class Axes:
             square = self.length**2
             return Asked(z, np.full(len(Q), 2 * square), -square * _squares(Q))
         size = np.sqrt(_squares(Q))
-        factor = 1 / np.where(size > 0, size, 1)
+        factor = 1 / (size + (size == 0))
         z = Q.astype(np.float32, copy=False) @ self._asking
         z *= factor[:, None].astype(np.float32)
-        z[:, -1] = np.clip(z[:, -1], -3, 3) if self.along else 1
-        z[:, :-1] -= z[:, -1:] * self._shift
+        beta = z[:, -1:]
+        if self.along:
+            np.maximum(np.minimum(beta, 3, out=beta), -3, out=beta)
+        else:
+            beta[:] = 1
+        z[:, :-1] -= beta * self._shift
         scale = np.ones(len(Q)) if self.metric == "cosine" else size * self.length
         return Asked(z, scale, Q @ self.center * factor * scale)
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bitrank.core.arrays import to_rows
 from bitrank.core.checks import check_codes, check_count
 from bitrank.core.codes import signs
-from bitrank.core.types import Codes
+from bitrank.core.types import Codes, Estimates
 from bitrank.hashing.axes import FAMILIES, Asked, Axes, Floats, Reals
 from bitrank.hashing.hasher import Hasher
 from bitrank.hashing.layout import Layout, Number
@@ -163,7 +163,7 @@ class BitPlanes(Hasher):
             asked = self._layout.axes.ask(vectors)
         if not np.isfinite(asked.z).all():
             self._refuse(vectors)
-        if self.metric == "cosine" and not asked.z.any(axis=1).all():
+        if self.metric == "cosine" and not asked.z[:, 0].all():  # where the first is zero, all may be
             self._check_lengths(vectors)
         return asked
 
@@ -226,6 +226,15 @@ class BitPlanes(Hasher):
     def sums(self) -> tuple[npt.NDArray[np.int64], Reals]:
         """Which sum each bit belongs to, and what it adds to or takes from it: the axes of `bitrank.index.cells`."""
         return self._layout.sums()
+
+    def estimating(self, asked: Asked, reals: Reals) -> Estimates:
+        """What `Index.search` takes to order rows by their estimated distances."""
+        layout = self._layout
+        terms = layout.terms(asked, np.abs(reals).sum(axis=1, dtype=np.float64))
+        if self.metric == "cosine":
+            terms[:, 0] += 1
+        stored = (layout.f.low, layout.f.step) if layout.tail_bytes else (layout.f.middle, 0.0)
+        return Estimates(layout.tail_bytes, *stored, self.metric == "l2", terms)
 
     def scale(self, asked: Asked) -> tuple[Floats, Floats]:
         """What turns products into similarities of items with a typical correction: (first + product)·second.

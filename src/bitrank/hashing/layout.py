@@ -132,7 +132,8 @@ class Layout:
     def reals(self, asked: Asked, head: bool = False) -> Reals:
         """Queries as one real per bit."""
         columns, weights = (self._head_columns, self._head_weights) if head else (self._columns, self._weights)
-        out: Reals = np.take(asked.z, columns, axis=1) * weights
+        out: Reals = np.take(asked.z, columns, axis=1, mode="clip")  # without a check of every column
+        out *= weights
         if self.slope:
             of_f = self._f_head if head else self._f_tail
             out[:, of_f] = asked.lengths2(self.axes) * self._f_weights[of_f]
@@ -157,6 +158,13 @@ class Layout:
             levels = codes[..., -2].astype(np.float32) * 256 + codes[..., -1]
         out: Reals = np.float32(self.f.low) + np.float32(self.f.step) * levels
         return out
+
+    def terms(self, asked: Asked, totals: Floats) -> Floats:
+        """What turns distances of codes into minus the scores, see `core.types.Estimates`; totals are those of reals."""
+        beta, f = asked.beta[:, 0].astype(np.float64), self.f.middle
+        t = self.slope * asked.lengths2(self.axes)[:, 0].astype(np.float64) if len(self._f_tail) else 0.0
+        first = -(beta * self.t0 + t) * asked.scale - asked.offset
+        return np.column_stack([first, -asked.scale, totals + beta * self.used_w.middle - t * f])
 
     def estimates(self, products: Floats | Reals, f: Reals, asked: Asked) -> Reals:
         """Scores of vectors, from the products of reals and signs, one row per query."""

@@ -27,7 +27,7 @@ from bitrank.core.checks import (
     n_threads,
 )
 from bitrank.core.codes import nearest, sample_rows
-from bitrank.core.types import AnyQueries, Codes, Ids, Method, Queries, Results, Weights, n_bytes
+from bitrank.core.types import AnyQueries, Codes, Estimates, Ids, Method, Queries, Results, Weights, n_bytes
 from bitrank.index import storage
 from bitrank.index.cells import Axes, learn_cells, rows_to_fit
 from bitrank.index.reading import KS, Calibration, Chosen, Searches, check_recall
@@ -350,6 +350,7 @@ class Index:
         similarity: Any = None,
         recall: float | None = None,
         calibration: Calibration | None = None,
+        estimates: Estimates | None = None,
         filter: npt.ArrayLike | None = None,  # noqa: A002
         threads: int | None = None,
     ) -> Results:
@@ -383,6 +384,8 @@ class Index:
             by default all are read, and search is exact. Needs `make_cells`.
         calibration : Calibration, optional
             What `calibrate` measured on queries like these. Without it, and with a filter, more is read.
+        estimates : Estimates, optional
+            Order the k nearest by these, which take the place of their distances. For queries in two parts.
         filter : bool array of shape (len(index),) or int array, optional
             Rows to consider: a mask in the order of `ids`, or a list of ids.
         threads : int, optional
@@ -428,10 +431,15 @@ class Index:
             if recall is not None:
                 raise ValueError(f'recall must be None for the method "rerank", got {recall!r}')
 
-        def nearest_rows(head: Asked, whole: Asked | None, chosen: Chosen | None = None) -> Results:
+        if estimates is not None and (whole is None or head is whole or len(estimates.terms) != len(whole[0])):
+            raise ValueError("estimates must be None but for as many queries in two parts, got some")
+
+        def nearest_rows(
+            head: Asked, whole: Asked | None, chosen: Chosen | None = None, order: Estimates | None = estimates
+        ) -> Results:
             if whole is None or (head is whole and n_candidates is None):
                 return snapshot.search(*head, k, filter, threads, chosen)
-            return snapshot.search_whole(head, whole, n_kept, k, filter, threads, chosen)
+            return snapshot.search_whole(head, whole, n_kept, k, filter, threads, chosen, order)
 
         if recall is None:
             return nearest_rows(head, whole)
@@ -440,7 +448,9 @@ class Index:
         short = (out.ids >= 0).sum(axis=1) < (k if calibration is None else k // calibration.ks[0])
         if short.any():  # too few of the rows that were read are wanted
             part = _part(head, short)
-            again = nearest_rows(part, part if head is whole else None if whole is None else _part(whole, short))
+            order = None if estimates is None else estimates._replace(terms=estimates.terms[short])
+            rest = part if head is whole else None if whole is None else _part(whole, short)
+            again = nearest_rows(part, rest, None, order)
             out.ids[short], out.distances[short] = again
             chosen[3][short] = snapshot.ranking().n_blocks
         results = ReadResults(*out)

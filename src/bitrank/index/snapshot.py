@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bitrank import _kernel
 from bitrank.core.arrays import to_array
 from bitrank.core.checks import check_ids, n_threads
-from bitrank.core.types import Codes, Ids, Results, Weights, n_bytes
+from bitrank.core.types import Codes, Estimates, Ids, Results, Weights, n_bytes
 from bitrank.index.cells import Cells
 from bitrank.index.lookup import Lookup
 from bitrank.index.reading import BlockRanking, Calibration, Chosen, Searches
@@ -207,11 +207,16 @@ class Snapshot:
         wanted: npt.ArrayLike | None,
         threads: int | None,
         chosen: Chosen | None = None,
+        estimates: Estimates | None = None,
     ) -> Results:
-        """The k nearest rows by whole codes of a shortlist: the nearest rows by the bits in blocks."""
+        """The k nearest rows by whole codes of a shortlist: the nearest rows by the bits in blocks.
+
+        With estimates these are their distances, and their order.
+        """
         out, views = _room(len(head[0]), k), self._views(wanted)
         asked = shortlist, whole[0], self._rows(whole[1]), self.order
-        _kernel.search_whole(head[0], self._weightings(head[1]), views, *asked, *out, n_threads(threads), chosen)
+        given = n_threads(threads), chosen, estimates
+        _kernel.search_whole(head[0], self._weightings(head[1]), views, *asked, *out, *given)
         return out
 
     def ranking(self) -> BlockRanking:

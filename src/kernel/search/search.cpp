@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "parallel.hpp"
 #include "pass.hpp"
@@ -146,20 +147,36 @@ void score_rows(const Whole &task, const Layout &layout, std::size_t q, std::siz
     if (count) flush();
 }
 
+// The rest of a row, counted over all segments.
+const std::uint8_t *rest_of(const Whole &task, const Layout &layout, std::int64_t number) {
+    auto row = static_cast<std::size_t>(number);
+    for (const Segment &segment : task.segments) {
+        if (row < segment.n_rows) return segment.rest + row * (layout.n_bytes - layout.n_scanned);
+        row -= segment.n_rows;
+    }
+    return nullptr;
+}
+
 // Fetch the rest of the rows of hits, which lie far apart.
 void prefetch(const Whole &task, const Layout &layout, const std::vector<Hit> &hits) {
-    const std::size_t n_rest = layout.n_bytes - layout.n_scanned;
     for (const Hit &hit : hits) {
-        auto row = static_cast<std::size_t>(hit.row);
-        for (const Segment &segment : task.segments) {
-            if (row < segment.n_rows) {
-                const std::uint8_t *first = segment.rest + row * n_rest;
-                for (std::size_t byte = 0; byte < n_rest; byte += 64) __builtin_prefetch(first + byte);
-                break;
-            }
-            row -= segment.n_rows;
-        }
+        const std::uint8_t *first = rest_of(task, layout, hit.row);
+        for (std::size_t byte = 0; byte < layout.n_bytes - layout.n_scanned; byte += 64) __builtin_prefetch(first + byte);
     }
+}
+
+void estimate(const Whole &task, const Layout &layout, const Estimates &estimates, const double *terms,
+              std::vector<Hit> &hits) {
+    for (Hit &hit : hits) {
+        double f = estimates.low;
+        if (estimates.n_tail) {
+            const std::uint8_t *end = rest_of(task, layout, hit.row) + layout.n_bytes - layout.n_scanned;
+            f += estimates.step * (estimates.n_tail == 1 ? end[-1] : end[-2] * 256 + end[-1]);
+        }
+        const double value = terms[0] + terms[1] * (terms[2] - 2.0 * hit.distance) / f;
+        hit.distance = static_cast<float>(estimates.root ? std::sqrt(std::max(value, 0.0)) : value);
+    }
+    std::sort(hits.begin(), hits.end());
 }
 
 }  // namespace
@@ -172,7 +189,8 @@ void score(const Whole &task, const std::int64_t *rows, std::size_t n_columns, f
     });
 }
 
-std::vector<std::vector<Hit>> search_again(const Whole &task, std::vector<std::vector<Hit>> hits, std::size_t k) {
+std::vector<std::vector<Hit>> search_again(const Whole &task, std::vector<std::vector<Hit>> hits, std::size_t k,
+                                           const Estimates *estimates) {
     const Layout layout(task);
     parallel_for(task.n_queries, task.n_threads, [&](std::size_t q) {
         std::vector<Hit> &list = hits[q];
@@ -181,6 +199,7 @@ std::vector<std::vector<Hit>> search_again(const Whole &task, std::vector<std::v
                    [&](std::size_t i) -> float & { return list[i].distance; });
         std::sort(list.begin(), list.end());
         list.resize(std::min(k, list.size()));
+        if (estimates) estimate(task, layout, *estimates, estimates->terms + 3 * q, list);
     });
     return hits;
 }

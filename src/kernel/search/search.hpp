@@ -85,7 +85,17 @@ struct Whole {
 // n_queries x n_columns.
 void score(const Whole &task, const std::int64_t *rows, std::size_t n_columns, float *out);
 
-// The k nearest by the whole of the hits of a search.
-std::vector<std::vector<Hit>> search_again(const Whole &task, std::vector<std::vector<Hit>> hits, std::size_t k);
+// What turns distances by whole codes into estimated ones: first + second * (third - 2 * distance) / f. f is stored at the
+// end of a code, as so many steps above the lowest.
+struct Estimates {
+    std::size_t n_tail;   // bytes of f: 0, 1 or 2
+    double low, step;
+    bool root;            // take the square root
+    const double *terms;  // n_queries x 3
+};
+
+// The k nearest by the whole of the hits of a search; with estimates these are their distances, and their order.
+std::vector<std::vector<Hit>> search_again(const Whole &task, std::vector<std::vector<Hit>> hits, std::size_t k,
+                                           const Estimates *estimates = nullptr);
 
 }  // namespace bitrank
