@@ -83,6 +83,7 @@ def search_whole(
     chosen: Chosen | None = None,
     estimates: Estimates | None = None,
 ) -> None: ...
+
 Estimates = tuple[int, float, float, bool, npt.NDArray[np.float64]]
 
 def search_radius(

@@ -22,6 +22,8 @@ from bitrank.hashing.registry import FORMAT, VERSION
 
 Floats = npt.NDArray[np.float64]
 
+_FEW = 256  # rows that are projected at once, whatever their length
+
 
 class Hasher(TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn transformer from vectors to packed binary codes.
@@ -114,10 +116,13 @@ class Hasher(TransformerMixin, BaseEstimator, ABC):
         values : float32 array of shape (n, n_bits)
         """
         checked = X if self._is_plain(X) else self._validated(X)
-        values = np.empty((len(checked), self.n_bits_), np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
-            for rows, block in blocks(checked, self.n_bits_):
-                values[rows] = self._project(block)
+            if len(checked) <= _FEW:
+                values = self._project(checked.astype(np.float64)).astype(np.float32)
+            else:
+                values = np.empty((len(checked), self.n_bits_), np.float32)
+                for rows, block in blocks(checked, self.n_bits_):
+                    values[rows] = self._project(block)
         if not np.isfinite(values).all():
             raise ValueError(
                 f"X must have projections that fit in float32, got values up to {np.abs(checked).max():.3g}"
@@ -225,7 +230,7 @@ def blocks(X: npt.NDArray[Any], n_columns: int) -> Iterator[tuple[slice, Floats]
 
     Always in float64, so that a vector gets the same code as float32, float64 or integers.
     """
-    size = max(256, 2**20 // max(X.shape[1], n_columns))
+    size = max(_FEW, 2**20 // max(X.shape[1], n_columns))
     for start in range(0, len(X), size):
         rows = slice(start, start + size)
         yield rows, X[rows].astype(np.float64)

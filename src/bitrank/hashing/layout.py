@@ -163,8 +163,11 @@ class Layout:
         """What turns distances of codes into minus the scores, see `core.types.Estimates`; totals are those of reals."""
         beta, f = asked.beta[:, 0].astype(np.float64), self.f.middle
         t = self.slope * asked.lengths2(self.axes)[:, 0].astype(np.float64) if len(self._f_tail) else 0.0
-        first = -(beta * self.t0 + t) * asked.scale - asked.offset
-        return np.column_stack([first, -asked.scale, totals + beta * self.used_w.middle - t * f])
+        out = np.empty((len(beta), 3))
+        out[:, 0] = -(beta * self.t0 + t) * asked.scale - asked.offset
+        out[:, 1] = -asked.scale
+        out[:, 2] = totals + beta * self.used_w.middle - t * f
+        return out
 
     def estimates(self, products: Floats | Reals, f: Reals, asked: Asked) -> Reals:
         """Scores of vectors, from the products of reals and signs, one row per query."""
