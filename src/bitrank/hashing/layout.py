@@ -160,7 +160,7 @@ class Layout:
         return out
 
     def terms(self, asked: Asked, totals: Floats) -> Floats:
-        """What turns distances of codes into minus the scores, see `core.types.Estimates`; totals are those of reals."""
+        """The terms of `core.types.Estimates`, by minus the scores; totals are those of the reals' sizes."""
         beta, f = asked.beta[:, 0].astype(np.float64), self.f.middle
         t = self.slope * asked.lengths2(self.axes)[:, 0].astype(np.float64) if len(self._f_tail) else 0.0
         out = np.empty((len(beta), 3))
