@@ -215,8 +215,8 @@ class Snapshot:
         """
         out, views = _room(len(head[0]), k), self._views(wanted)
         asked = shortlist, whole[0], self._rows(whole[1]), self.order
-        given = n_threads(threads), chosen, estimates
-        _kernel.search_whole(head[0], self._weightings(head[1]), views, *asked, *out, *given)
+        weights = self._weightings(head[1])
+        _kernel.search_whole(head[0], weights, views, *asked, *out, n_threads(threads), chosen, estimates)
         return out
 
     def ranking(self) -> BlockRanking:
