@@ -30,7 +30,7 @@ def main(n_pages: int) -> None:
 def use(client: httpx.Client, labels, n_pages: int) -> None:
     """Play the user."""
     for query in range(n_pages):
-        page = client.post("/search", json={"item": query, "k": 20}).json()
+        page = client.post("/search", json={"item": query, "k": 20, "explore": 4}).json()
         right = [result["id"] for result in page["results"] if labels[result["id"]] == labels[query]]
         client.post("/feedback", json={"page_token": page["page_token"], "clicked": right[:5]}).raise_for_status()
         if query % 50 == 0:

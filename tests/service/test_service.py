@@ -651,7 +651,7 @@ GOOD = {"key": "k", "query": {"item": 1}, "shown": [{"id": 1}, {"id": 4}], "clic
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "message"),
     [
-        ("POST", "/search", {}, 422, "exactly one of item, code and vector, got none"),
+        ("POST", "/search", {}, 422, "exactly one of item, code, vector and positives, got none"),
         ("POST", "/search", {"item": 1, "code": "00"}, 422, "exactly one"),
         ("POST", "/search", {"item": 2}, 404, "no item 2"),
         ("POST", "/search", {"item": -1}, 422, "greater than or equal to 0"),
@@ -834,3 +834,51 @@ def test_the_documentation_needs_no_other_host(client):
     assert "<script>" not in html
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/search", "/feedback", "/items", "/profiles/{name}/rollback"} <= set(paths)
+
+
+def test_more_like_these(shared):
+    liked, wrong = [int(item) for item in IDS[[3, 40, 41]]], [int(IDS[7])]
+    body = {"positives": [*liked, liked[0]], "negatives": wrong, "k": 20}
+    page = shared.post("/search", json=body).json()
+    collection = shared.service.collection
+    codes = dict(zip(IDS.tolist(), CODES, strict=True))
+    from bitrank.core.codes import distances, sample_rows
+    from bitrank.ranking.examples import query_from
+
+    sample = collection.sample.codes
+    background = sample[sample_rows(len(sample), 1000)]
+    found = query_from(
+        np.stack([codes[item] for item in liked]), codes[wrong[0]][None], background, collection.n_bits, judge=False
+    )
+    rest = np.array([item for item in IDS.tolist() if item not in (*liked, *wrong)])
+    to_rest = distances(found.queries.codes, np.stack([codes[item] for item in rest.tolist()]), found.queries.weights)[
+        0
+    ]
+    expected = rest[np.lexsort((rest, to_rest))][:20]
+    assert [result["id"] for result in page["results"]] == expected.tolist()
+    assert page["query"] == {"code": found.queries.codes[0].tobytes().hex(), "item": None}
+    assert not any(
+        result["explored"] for result in shared.post("/search", json={**body, "explore": 5}).json()["results"]
+    )
+    hamming = shared.post("/search?profile=hamming", json=body).json()
+    assert all(result["distance"] == int(result["distance"]) for result in hamming["results"])
+    answered = shared.post("/feedback", json={"page_token": page["page_token"], "clicked": [int(expected[0])]})
+    assert answered.status_code == 201
+    assert not shared.service.store.pages.after("default", 0, 1000)[-1].signed, "a client chose what it shows"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"positives": []}, 422, "at least 1 item"),
+        ({"positives": [10**9]}, 404, "1000000000"),
+        ({"positives": [1] * 101}, 422, "at most 100 items"),
+        ({"item": 1, "positives": [1]}, 422, "give exactly one of item, code, vector and positives"),
+        ({"item": 1, "negatives": [1]}, 422, "negatives must come with positives, got them alone"),
+        ({}, 422, "give exactly one of item, code, vector and positives, got none"),
+    ],
+)
+def test_examples_that_are_refused(shared, body, status, message):
+    answer = shared.post("/search", json=body)
+    assert answer.status_code == status
+    assert message in answer.text

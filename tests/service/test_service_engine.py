@@ -79,7 +79,7 @@ def test_pages_clicks_and_versions_over_an_engine(engine, tmp_path, method):
         for body in ({"item": 8}, {"code": CODES[3].tobytes().hex()}, {"item": 11, "chosen": [14], "version": 1}):
             bodies = [client.post("/search", json={**body, "explore": 0}).json() for client in (one, other)]
             assert bodies[0]["results"] == bodies[1]["results"]
-        page = other.post("/search", json={"item": 8}).json()
+        page = other.post("/search", json={"item": 8, "explore": 4}).json()
         assert sum(result["explored"] for result in page["results"]) == 4
         clicked = {"page_token": page["page_token"], "clicked": [page["results"][3]["id"]]}
         assert other.post("/feedback", json=clicked).status_code == 201

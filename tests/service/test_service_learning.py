@@ -60,12 +60,12 @@ class User:
 
     def __init__(self, client, labels, seed, random_share=0.1):
         self.client, self.labels, self.random_share = client, labels, random_share
-        self.rng, self.n = np.random.default_rng(seed), 0
+        self.rng, self.n, self.explore = np.random.default_rng(seed), 0, client.service.settings.explore
 
     def answer(self, n_pages):
         for _ in range(n_pages):
             item = int(self.rng.integers(N))
-            page = self.client.post("/search", json={"item": item}).json()
+            page = self.client.post("/search", json={"item": item, "explore": self.explore}).json()
             ids = np.array([result["id"] for result in page["results"]])
             seen = self.rng.random(len(ids)) < 1 / np.log2(np.arange(len(ids)) + 2)
             liked = self.labels[ids] == self.labels[item]
@@ -89,7 +89,7 @@ def test_a_page_explores_and_says_so(collection, tmp_path):
     with serving(source(collection), tmp_path, random_state=0) as client:
         places, n = np.zeros(20), 25
         for item in range(n):
-            results = client.post("/search", json={"item": item}).json()["results"]
+            results = client.post("/search", json={"item": item, "explore": 4}).json()["results"]
             plain = client.post("/search", json={"item": item, "explore": 0, "k": 16}).json()["results"]
             assert len({result["id"] for result in results}) == 20
             assert item not in {result["id"] for result in results}
@@ -101,9 +101,11 @@ def test_a_page_explores_and_says_so(collection, tmp_path):
                 assert result["distance"] == bits
                 assert not result["explored"] or result["tie"] == result["rank"]
         assert places.sum() == 4 * n
-        assert places[:10].sum() == pytest.approx(2 * n, abs=20)
-        plain = client.post("/search?profile=hamming", json={"item": 1}).json()["results"]
-        assert not any(result["explored"] for result in plain)
+        assert not places[:3].any()
+        assert places[3:12].sum() == pytest.approx(2 * n, abs=20)
+        for path in ("/search?profile=hamming", "/search"):  # nothing is explored for who does not ask for it
+            plain = client.post(path, json={"item": 1}).json()["results"]
+            assert not any(result["explored"] for result in plain)
         far = client.post("/search", json={"item": 1, "k": 3, "explore": 9}).json()["results"]
         assert [result["explored"] for result in far] == [True] * 3
 

@@ -226,7 +226,7 @@ def test_a_filter_on_codes_in_an_engine(items, tmp_path, wanted):
 def test_what_a_filter_or_an_offset_put_on_a_page_teaches_nothing(shop):
     """Else a client would choose the item that it promotes."""
     for part in ({"filter": {"column": "n", "equals": 77}}, {"offset": 300}, {}):
-        page = shop.post("/search", json={"item": 5, **part}).json()
+        page = shop.post("/search", json={"item": 5, "explore": 4, **part}).json()
         assert bool(part) == (not any(one["explored"] for one in page["results"]))
         body = {"page_token": page["page_token"], "clicked": [page["results"][0]["id"]]}
         assert shop.post("/feedback", json=body).status_code == 201

@@ -95,7 +95,11 @@ def add_parser(commands: Any) -> None:
         choices=["address", "session"],
         help="what tells clients apart: their address, or a signed cookie from the page (default: address)",
     )
-    add("--explore", type=int, help="places on a page of 20 for items from deeper ranks (default: 4)")
+    add(
+        "--explore",
+        type=int,
+        help="places on a page of 20 for items from deeper ranks, in the web interface (default: 4)",
+    )
     add(
         "--learn-imported",
         action="store_true",
@@ -221,6 +225,8 @@ def _serve_from(arguments: argparse.Namespace, stack: ExitStack) -> int:
         collection = service.collection
         print(f"bitrank serves {collection.name}, {len(collection)} items, at {address}")
         print(f"clicks and versions are kept in {place}; stop with Ctrl-C", flush=True)
+        if settings.explore == 0:
+            print("clicks teach nothing: the web interface explores no places (--explore 0)", flush=True)
 
     return process.serve(bound, make, make_learner, ready, arguments.workers)
 

@@ -51,7 +51,12 @@ class ExampleQuery(NamedTuple):
 
 
 def query_from(
-    positives: npt.ArrayLike, negatives: npt.ArrayLike | None, background: npt.ArrayLike, n_bits: int
+    positives: npt.ArrayLike,
+    negatives: npt.ArrayLike | None,
+    background: npt.ArrayLike,
+    n_bits: int,
+    *,
+    judge: bool = True,
 ) -> ExampleQuery:
     """One query for what is like the positives and unlike the negatives.
 
@@ -65,6 +70,8 @@ def query_from(
     background : packed codes
         A sample of what will be searched: 1000 rows are enough. Rows that equal a positive are left out.
     n_bits : int
+    judge : bool, default=True
+        Leave examples out; else the vector ranks in any case.
 
     Examples
     --------
@@ -90,7 +97,7 @@ def query_from(
     sides = tuple(map(len, bits))
     w, gap = solve(X, _signs(sides), _costs(sides, cost)[:, None], _TOLERANCE)
     codes, weights = split_vectors(w[:-1].T)
-    kind, gain, error = _judge(bits[0], bits[2], X, sides, cost)
+    kind, gain, error = _judge(bits[0], bits[2], X, sides, cost) if judge else ("vector", np.nan, np.nan)
     if kind == "vector":
         return ExampleQuery(Queries(codes, weights), kind, gain, error, float(gap[0]))
     return ExampleQuery(Queries(right, np.ones((len(right), n_bits), np.float32)), kind, gain, error, float(gap[0]))

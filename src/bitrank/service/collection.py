@@ -16,6 +16,7 @@ import numpy.typing as npt
 from bitrank.clicks.exploration import SAMPLE_SIZE
 from bitrank.clicks.log import parse_code
 from bitrank.clicks.page import MAX_REAL, QueryArray
+from bitrank.core.codes import sample_rows, signs
 from bitrank.core.types import Codes, Ids, n_bytes
 from bitrank.service import images
 from bitrank.service.code_table import CodeTable, Sample, is_in
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Shown = tuple[str | None, str | None, msgspec.Raw]
 
+_N_BACKGROUND = 1000  # codes of others that examples are told from
 MAX_REMEMBERED = 100_000  # descriptions that are remembered
 MAX_FILTERS = 16  # of which the items are remembered
 MAX_TABLE_BYTES = 2**26
@@ -40,11 +42,20 @@ class UnknownItemError(ValueError):
 
 
 class SearchQuery(NamedTuple):
-    """What to search for: a packed code or reals, one row, the item whose code it is, and the vector as it came."""
+    """What to search for: a packed code or reals, one row, the item whose code it is, and the vector as it came.
+
+    Reals that were made of examples rank alone, whatever was learned, and do not find the examples.
+    """
 
     vector: QueryArray  # (1, n_bytes) or (1, n_bits)
     item: int | None = None
     features: npt.NDArray[np.float64] | None = None  # (1, n_dimensions)
+    examples: tuple[int, ...] = ()
+
+    @property
+    def known(self) -> tuple[int, ...]:
+        """Items that are no results."""
+        return self.examples if self.item is None else (self.item,)
 
     @property
     def code(self) -> Codes:
@@ -137,6 +148,17 @@ class Collection:
         if not largest <= MAX_REAL:
             raise ValueError(f"vector must project to values of at most {MAX_REAL:g} in magnitude, got {largest:g}")
         return SearchQuery(projected.astype(np.float32), features=row[None])
+
+    def query_of_examples(self, positives: list[int], negatives: list[int]) -> SearchQuery:
+        """Make the query for what is like some items and unlike others, for this search alone."""
+        from bitrank.ranking.examples import query_from  # slow to import
+
+        right, wrong = ([*dict.fromkeys(ids)] for ids in (positives, negatives))
+        background = self.sample.codes[sample_rows(len(self.sample.codes), _N_BACKGROUND)]
+        others = self.codes(wrong) if wrong else None
+        found = query_from(self.codes(right), others, background, self.n_bits, judge=False)
+        vector = signs(found.queries.codes, self.n_bits) * found.queries.weights
+        return SearchQuery(vector.astype(np.float32), examples=(*right, *wrong))
 
     def query_of_image(self, data: bytes) -> SearchQuery:
         """Make the query of an uploaded picture."""

@@ -15,6 +15,7 @@ MAX_K = 1000
 MAX_OFFSET = 10_000
 MAX_BATCH = 1000
 MAX_CHOSEN = 20
+MAX_EXAMPLES = 100
 MAX_TEXT = 2000
 MAX_CODE_TEXT = 16_384
 MAX_VECTOR = 65_536
@@ -62,22 +63,31 @@ class QueryBy(Request):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.item is None) + (self.code is None) + (self.vector is None) != 2:
-            kinds = [name for name in ("item", "code", "vector") if getattr(self, name) is not None]
-            raise ValueError(f"give exactly one of item, code and vector, got {kinds or 'none'}")
+        names = [name for name in ("item", "code", "vector", "positives") if name in type(self).model_fields]
+        kinds = [name for name in names if getattr(self, name) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"give exactly one of {', '.join(names[:-1])} and {names[-1]}, got {kinds or 'none'}")
         return self
 
 
 class Search(QueryBy):
     """A search."""
 
+    model_config = one_of("item", "code", "vector", "positives")
+
     k: Annotated[Whole, Field(ge=1, le=MAX_K)] = 20
     profile: ProfileName | None = None
     version: VersionNumber | Literal["candidate"] | None = Field(
         None, description="a version other than the active one; `candidate` is what clicks have made of it so far"
     )
+    positives: Annotated[list[Id], Field(min_length=1, max_length=MAX_EXAMPLES)] | None = Field(
+        None, description="items that are right, in place of another query: what is like them, whatever was learned"
+    )
+    negatives: Annotated[list[Id], Field(max_length=MAX_EXAMPLES)] = Field(
+        [], description="items that are wrong, beside positives"
+    )
     explore: Annotated[Whole, Field(ge=0, le=MAX_K)] | None = Field(
-        None, description="places for items from deeper ranks; null leaves it to the service"
+        None, description="places for items from deeper ranks, the fourth or later ones; none by default"
     )
     filter: Filter | None = Field(None, description="which items are searched, by columns of their payloads")
     offset: Annotated[Whole, Field(ge=0, le=MAX_OFFSET)] = Field(0, description="results to leave out at the top")
@@ -87,6 +97,12 @@ class Search(QueryBy):
     continues: TokenText | None = Field(
         None, description="page token of the last answer to this query: both answers then count as one page"
     )
+
+    @model_validator(mode="after")
+    def _examples(self) -> Self:
+        if self.positives is None and self.negatives:
+            raise ValueError("negatives must come with positives, got them alone")
+        return self
 
 
 class Address(Request):

@@ -31,6 +31,7 @@ Flags = npt.NDArray[np.bool_]
 VersionChoice = int | Literal["candidate"] | None
 
 _N_SAMPLED = 4000  # Codes that tell the trust in a query.
+_NOT_EXPLORED = 3  # The first places of a page are never explored.
 _FEW = 64  # Searches for at most this many results share a call of the index.
 
 
@@ -40,7 +41,7 @@ class PageRequest(NamedTuple):
     k: int = 20
     profile: str = DEFAULT
     version: VersionChoice = None
-    explore: int | None = None  # places for items from deeper ranks; None leaves it to the settings
+    explore: int = 0  # places for items from deeper ranks
     chosen: Sequence[int] = ()
     client: str = ""
     continues: str | None = None  # token of the last page for the same query
@@ -73,12 +74,12 @@ class Plan(NamedTuple):
     @property
     def n_wanted(self) -> int:
         """Results to ask the index for: the query itself may be one of them."""
-        return self.request.offset + self.n_top + (self.query.item is not None)
+        return self.request.offset + self.n_top + len(self.query.known)
 
     @property
     def teaches(self) -> bool:
-        """Whether clicks on the page may teach: with a filter or an offset, a client puts any item on a page."""
-        return self.allowed is None and not self.request.offset
+        """Whether clicks on the page may teach: a client puts any item on one with a filter, an offset or examples."""
+        return self.allowed is None and not self.request.offset and not self.query.examples
 
 
 class Searcher:
@@ -118,12 +119,11 @@ class Searcher:
                 raise ValueError("the profile hamming weighs every bit the same: chosen needs another profile")
             query = query._replace(vector=query.code, features=None)
         allowed = None if request.filter is None else self._collection.matching(request.filter)
-        if allowed is not None or request.offset:
+        if allowed is not None or request.offset or query.examples:
             explore = 0
-        if explore is None:
-            explore = 0 if profile == HAMMING else self._settings.explore * k // self._settings.page_size
         ranked_by = number
         may_be_canary = may_be_canary and request.version is None and not request.chosen and continued is None
+        may_be_canary = may_be_canary and not query.examples
         if may_be_canary and self._random.random() < self._settings.canary:
             ranked_by, ranking = CANARY, Ranking(np.ones(self._collection.n_bits, np.float32))
         queries = self._queries_for(query, ranking)
@@ -134,6 +134,8 @@ class Searcher:
 
     def _queries_for(self, query: SearchQuery, ranking: Ranking) -> Queries:
         """Turn a query into its code and its weights under a version."""
+        if query.examples:
+            return _weighted(query, np.ones(self._collection.n_bits, np.float32))
         if ranking.ranker is None:
             return _weighted(query, ranking.weights)
         features = None if query.features is None else ranking.ranker.features_of(query.features)
@@ -190,9 +192,10 @@ class Searcher:
             queries = _stack([plans[at].queries for at in rows])
             n_wanted = max(plans[at].n_wanted for at in rows)
             results = self._collection.index.search(queries, n_wanted, filter=plans[rows[0]].allowed, threads=1)
-            items = np.array([-1 if plans[at].query.item is None else plans[at].query.item for at in rows])
-            keep = (results.ids >= 0) & (results.ids != items[:, None])
+            keep = results.ids >= 0
             for row, at in enumerate(rows):
+                for item in plans[at].query.known:
+                    keep[row] &= results.ids[row] != item
                 offset = plans[at].request.offset
                 places = keep[row].nonzero()[0]
                 values, kept = results.distances[row, places], places[offset : offset + plans[at].n_top]
@@ -238,7 +241,8 @@ class Searcher:
         self, plan: Plan, top: _Top, rows: Ids, random: np.random.Generator
     ) -> tuple[list[int], Distances, list[bool]]:
         sample = self._collection.sample
-        explored = place_at_random(len(top[0]), len(rows), random)
+        first = min(len(top[0]), _NOT_EXPLORED)
+        explored = np.pad(place_at_random(len(top[0]) - first, len(rows), random), (first, 0))
         ids, item_distances = np.empty(len(explored), np.int64), np.empty(len(explored), np.float32)
         ids[~explored], item_distances[~explored] = top[:2]
         ids[explored] = sample.ids[rows]

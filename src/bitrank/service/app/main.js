@@ -72,7 +72,7 @@ async function search(ask) {
 // version has passed the gate.
 function learnedBy(liked) {
   const version = find("which").value;
-  return { profile: page.profile, ...part(), ...(version && { version, chosen: [...liked.keys()].slice(-20) }) };
+  return { profile: page.profile, explore: page.collection.explore, ...part(), ...(version && { version, chosen: [...liked.keys()].slice(-20) }) };
 }
 
 // The part of the results that is shown.
@@ -95,6 +95,7 @@ function show(column, moved) {
 function offer() {
   find("teach").hidden = !page.liked.size;
   find("teach").textContent = `Send ${plural(page.liked.size, "choice")}`;
+  find("these").hidden = !page.liked.size;
 }
 
 async function showQuery(query) {
@@ -131,6 +132,15 @@ function address(query) {
   if (page.filter) parts.set("filter", find("filter").value);
   if (page.profile !== "default") parts.set("profile", page.profile);
   return `?${parts}`;
+}
+
+// Asks for what is like all chosen results; what others are shown does not change by it.
+async function searchByExamples() {
+  const positives = [...page.liked.keys()];
+  page.asked = plural(positives.length, "example");
+  page.preview = null;
+  page.offset = 0;
+  await search((options) => api.search({ positives }, { k: page.collection.page_size, ...options }));
 }
 
 async function searchByPicture() {
@@ -272,6 +282,7 @@ find("random").addEventListener("click", () =>
 find("previous").addEventListener("click", () => turn(-1));
 find("next").addEventListener("click", () => turn(1));
 find("teach").addEventListener("click", () => act(teach));
+find("these").addEventListener("click", () => act(searchByExamples));
 find("clear").addEventListener("click", () => sketch.clear());
 // The last of the two counts: a drawing takes the place of a file, and a file that of a drawing.
 find("file").addEventListener("change", () => find("file").files.length && sketch.clear());

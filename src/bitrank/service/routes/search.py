@@ -55,7 +55,7 @@ class Search:
             body.k,
             profile or body.profile or DEFAULT,
             body.version,
-            body.explore,
+            body.explore or 0,
             body.chosen,
             service.clients.of(scope),
             body.continues,
@@ -72,7 +72,9 @@ class Search:
     def _is_in_memory(self, body: schemas.Search, asked: PageRequest) -> bool:
         """Tell whether planning a search waits neither for the database nor for an engine or a hasher."""
         service, collection = self._service, self._service.collection
-        if body.chosen or body.continues or body.filter is not None or not service.knows(asked.profile, asked.version):
+        if body.positives is not None or body.chosen or body.continues or body.filter is not None:
+            return False
+        if not service.knows(asked.profile, asked.version):
             return False
         if body.item is not None:
             return not collection.is_remote and collection.has(body.item)
@@ -91,6 +93,8 @@ async def in_thread(service: Service, make_query: Callable[[], SearchQuery], ask
 
 def query_of(collection: Collection, body: schemas.QueryBy) -> SearchQuery:
     """Make the query that a request asks for."""
+    if isinstance(body, schemas.Search) and body.positives is not None:
+        return collection.query_of_examples(body.positives, body.negatives)
     if body.item is not None:
         return collection.query_of_item(body.item)
     if body.code is not None:
@@ -126,7 +130,7 @@ def routes(service: Service, metrics: Metrics) -> APIRouter:
         k: Annotated[int, Query(ge=1, le=schemas.MAX_K)] = 20,
         profile: ProfileQuery = None,
         version: Annotated[schemas.VersionNumber | Literal["candidate"] | None, Query()] = None,
-        explore: Annotated[int | None, Query(ge=0, le=schemas.MAX_K)] = None,
+        explore: Annotated[int, Query(ge=0, le=schemas.MAX_K)] = 0,
         chosen: Annotated[list[schemas.Id], Query(max_length=schemas.MAX_CHOSEN)] = [],  # noqa: B006
         offset: Annotated[int, Query(ge=0, le=schemas.MAX_OFFSET)] = 0,
         filter: Annotated[str | None, Query(max_length=20_000, description="as of POST /search, in JSON")] = None,  # noqa: A002
