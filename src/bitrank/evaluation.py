@@ -20,7 +20,8 @@ from bitrank.ranking.evidence.pairs import check_pairs
 from bitrank.ranking.networks.network import take
 from bitrank.ranking.ranker import Ranker
 
-FIGURES = ("map", "p10", "ndcg10", "recall100", "p100", "voc11")
+FIGURES = ("map", "p10", "ndcg10", "mrr10", "recall100", "p100", "voc11")
+_OF_TIES = ("map", "voc11", "p10", "p100", "recall100", "mrr10")
 _BLOCK = 1 << 24  # distances at a time
 
 # From numbers of queries to the grades of all items for each of them.
@@ -101,7 +102,7 @@ def evaluate_rankings(
     Returns
     -------
     Evaluation
-        MAP, precision at 10 and 100, nDCG at 10 with the gain 2^grade − 1, recall at 100, and VOC-11.
+        MAP, precision at 10 and 100, nDCG at 10 with the gain 2^grade − 1, MRR at 10, recall at 100, and VOC-11.
 
     Examples
     --------
@@ -193,16 +194,16 @@ def _measure(asked: Queries, codes: Codes, grades: _Grades, sample: Rows, itself
             found[own], worth[own] = np.inf, 0
         ndcg = ndcg_at(found, np.exp2(worth) - 1, 10)
         parts.append(np.column_stack([_of_ties(found, worth > 0), ndcg]))
-    table = dict(zip(("map", "voc11", "p10", "p100", "recall100", "ndcg10"), np.concatenate(parts).T, strict=True))
+    table = dict(zip((*_OF_TIES, "ndcg10"), np.concatenate(parts).T, strict=True))
     return np.column_stack([table[name] for name in FIGURES])
 
 
 def _of_ties(found: npt.NDArray[np.float32], relevant: npt.NDArray[np.bool_]) -> Floats:
-    """MAP, VOC-11, precision at 10 and 100, and recall at 100: one row per query."""
+    """The figures of `_OF_TIES`: one row per query."""
 
     def values(groups: Any) -> Floats:
         recall = metrics.expected_hits(groups, 100) / groups.totals
-        return np.vstack([metrics.values_of(groups, (10, 100)), recall])
+        return np.vstack([metrics.values_of(groups, (10, 100)), recall, metrics.expected_reciprocal_rank(groups, 10)])
 
     return np.concatenate(by_chunk(values, found, relevant), axis=1).T
 

@@ -161,3 +161,14 @@ def test_mistakes_end_with_a_message(arrays, arguments, message):
 def test_pairs_need_queries(arrays):
     with pytest.raises(SystemExit, match="--pairs and --qrels go with --queries and without --query-labels"):
         main(["eval", "shop.bitrank", "--pairs", "labels.npy"])
+
+
+def test_queries_that_were_not_centred(arrays, capsys):
+    queries = np.random.default_rng(0).normal(size=(60, 32)) + np.where(np.arange(32) % 2, 3, -3)
+    np.save("shifted.npy", queries)
+    np.save("centred.npy", queries - queries.mean(axis=0))
+    np.savetxt("shifted_labels.csv", np.arange(60) % 3, fmt="%d")
+    for name in ("shifted", "centred"):
+        options = ["--queries", f"{name}.npy", "--query-labels", "shifted_labels.csv", "--json"]
+        assert main(["eval", *COLLECTION, *options]) == 0
+        assert ("centre queries as the vectors" in capsys.readouterr().err) == (name == "shifted")

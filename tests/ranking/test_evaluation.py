@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 
 from bitrank import AsymmetricRanker, RankingSVM
 from bitrank.core.codes import hamming, weighted_hamming
-from bitrank.core.metrics import average_precision, evaluate, ndcg_at, precision_at, recall_at
+from bitrank.core.metrics import average_precision, evaluate, ndcg_at, precision_at, recall_at, reciprocal_rank_at
 from bitrank.evaluation import FIGURES, evaluate_rankings
 from bitrank.ranking import UniformRanker
 
@@ -27,6 +27,7 @@ def direct(found, grades):
         "map": average_precision(found, relevant),
         "p10": precision_at(found, relevant, 10),
         "ndcg10": ndcg_at(found, 2.0**grades - 1, 10),
+        "mrr10": reciprocal_rank_at(found, relevant, 10),
         "recall100": recall_at(found, relevant, 100),
         "p100": precision_at(found, relevant, 100),
     }

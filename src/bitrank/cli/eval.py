@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,13 @@ import numpy as np
 from bitrank.cli.judgements import add_judged, read, read_pairs
 from bitrank.cli.output import add_json
 from bitrank.cli.weights import SOURCES, TOKEN_NOTE, read_weights
+from bitrank.core.codes import sample_rows, unpack
 from bitrank.core.files import read_array
 
 if TYPE_CHECKING:
     from bitrank import Collection
+
+_FEWEST_QUERIES, _SHIFT = 30, 0.2  # queries that tell, and mean difference of the shares of ones of a bit
 
 
 def add_parser(commands: Any) -> None:
@@ -25,7 +29,7 @@ def add_parser(commands: Any) -> None:
         help="measure how well a collection answers judged queries",
         description="Rank judged items by plain Hamming distance (and by the asymmetric distance, if queries are "
         "vectors or reals), by what the collection learned, by rankers and by weights. Print MAP, P@10, nDCG@10 with "
-        "the gain 2^grade - 1, recall at 100, P@100 and VOC-11, in expectation over ties.",
+        "the gain 2^grade - 1, MRR@10, recall at 100, P@100 and VOC-11, in expectation over ties.",
         epilog=TOKEN_NOTE,
     )
     add_judged(command)
@@ -56,6 +60,12 @@ def _eval(arguments: argparse.Namespace) -> int:
     hasher = collection.hasher
     if hasher is not None and queries is not None and queries.shape[-1] == hasher.n_features_in_:
         queries, features = hasher.project(queries), queries
+    elif queries is not None and _is_shifted(queries, collection):
+        print(
+            "warning: the signs of the queries have other shares of ones than the codes: centre queries as the vectors "
+            "were centred that the codes were made of",
+            file=sys.stderr,
+        )
     rankings: dict[str, Any] = {"Hamming": None}
     if queries is not None and queries.dtype.kind == "f" and queries.ndim == 2:
         rankings["asymmetric"] = [1.0] * queries.shape[1]
@@ -89,6 +99,17 @@ def _eval(arguments: argparse.Namespace) -> int:
         print(f"\ngroup {name}: {group.n_queries} queries")
         _print(group.figures)
     return 0
+
+
+def _is_shifted(queries: Any, collection: Collection) -> bool:
+    """Whether reals, one column per bit, look as if they were not centred as the codes were."""
+    if queries.dtype.kind != "f" or queries.ndim != 2 or len(queries) < _FEWEST_QUERIES:
+        return False
+    if queries.shape[1] != collection.n_bits:
+        return False
+    codes = collection.codes()
+    shares = unpack(codes[sample_rows(len(codes), 1000)], collection.n_bits).mean(axis=0)
+    return bool(np.abs((queries > 0).mean(axis=0) - shares).mean() > _SHIFT)
 
 
 def _judgements(arguments: argparse.Namespace, collection: Collection, queries: Any) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def _bits_of_code(value: Any) -> npt.NDArray[Any]:
         return np.frombuffer(value, np.uint8)
     if type(value).__name__ == "ImageHash":
         return np.asarray(value.hash, bool).ravel()
-    text = import_extra("rdkit.DataStructs", "rdkit").BitVectToBinaryText(value)
+    text = import_extra("rdkit.DataStructs", "molecules").BitVectToBinaryText(value)
     return np.unpackbits(np.frombuffer(text, np.uint8), count=len(value), bitorder="little").astype(bool)
 
 

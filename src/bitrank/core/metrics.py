@@ -132,7 +132,7 @@ def reciprocal_rank_at(distances: npt.ArrayLike, relevant: npt.ArrayLike, k: int
     array([0.25, 0.  ])
     """
     k = check_count("k", k, 1)
-    return np.concatenate(by_chunk(lambda groups: _reciprocal_rank(groups, k), distances, relevant))
+    return np.concatenate(by_chunk(lambda groups: expected_reciprocal_rank(groups, k), distances, relevant))
 
 
 def bedroc(distances: npt.ArrayLike, relevant: npt.ArrayLike, alpha: float = 20.0) -> Floats:
@@ -374,7 +374,7 @@ def _recall_before(groups: Groups, n_false: int) -> Floats:
     return np.bincount(groups.row, share * groups.count, minlength=len(groups.totals)) / groups.totals
 
 
-def _reciprocal_rank(groups: Groups, k: int) -> Floats:
+def expected_reciprocal_rank(groups: Groups, k: int) -> Floats:
     """Expected reciprocal rank of the first relevant item, place by place of its group."""
     out = np.where(np.isnan(groups.totals), np.nan, 0.0)
     queries = np.flatnonzero(groups.totals > 0)

@@ -17,6 +17,7 @@ from bitrank.core.archives import Archive, check_shapes, write_archive
 from bitrank.core.arrays import to_rows
 from bitrank.core.checks import check_codes, check_count
 from bitrank.core.codes import pack
+from bitrank.core.estimators import PlainMethods
 from bitrank.core.types import Codes, PackedCodes
 from bitrank.hashing.registry import FORMAT, VERSION
 
@@ -25,10 +26,11 @@ Floats = npt.NDArray[np.float64]
 _FEW = 256  # rows that are projected at once, whatever their length
 
 
-class Hasher(TransformerMixin, BaseEstimator, ABC):
+class Hasher(PlainMethods, TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn transformer from vectors to packed binary codes.
 
-    A subclass learns its arrays in `_learn` and, where it is not linear, applies them in `_project`.
+    A subclass learns its arrays in `_learn` and, where it is not linear, applies them in `_project`. Codes have
+    eight bits per column, which have no names: there is neither `get_feature_names_out` nor `set_output`.
 
     Attributes
     ----------

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bitrank.core.archives import Archive, write_archive
 from bitrank.core.codes import distances
+from bitrank.core.estimators import PlainMethods
 from bitrank.core.metrics import average_precision
 from bitrank.core.types import Codes, Queries, Rows, Weights
 from bitrank.ranking.evidence.kinds import (
@@ -42,7 +43,7 @@ _SCORED_QUERIES = 1024  # per block of `score`
 
 
 @dataclass(eq=False, repr=False)
-class Ranker(BaseEstimator):
+class Ranker(PlainMethods, BaseEstimator):
     """Turn queries into codes and weights to search with.
 
     A ranker learns from class labels (`fit`), judged pairs (`fit_pairs`) or constraints (`fit_constraints`), or says
