@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*.?pp src/kernel/*/*.?pp)
 
 .PHONY: demo test test-all test-processors test-busy test-core test-integrations test-mteb browser test-lowest test-milvus test-hostile test-neon test-gpu check docs wheel cross coverage sanitize bench \
-  bench-learning bench-evidence bench-noise bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
+  bench-learning bench-evidence bench-noise bench-text bench-molecules bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -182,9 +182,19 @@ bench-learning: $(VENV)/test.installed
 bench-evidence: $(VENV)/test.installed
 	$(BIN)/python benchmarks/evidence.py
 
-# Can noise open a gate? 600 fits of random evidence and as many of shuffled evidence; an hour, and it continues where it stopped.
+# Can noise open a gate? 600 fits of random evidence and as many of shuffled evidence; an hour on one core. WORKERS=16 uses as many,
+# and a run that was stopped goes on.
 bench-noise: $(VENV)/test.installed
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/noise.py
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/noise.py --workers $(or $(WORKERS),1)
+
+# Learning from judged queries and from labels beside what else people would do, and reported gains beside measured ones.
+bench-text: $(VENV)/test.installed
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/text.py
+	$(BIN)/python benchmarks/gains.py
+
+# One query of a few examples: molecules (below BITRANK_DATA/molecules), digits, intents, documents; perceptual hashes.
+bench-molecules: $(VENV)/test.installed $(VENV)/molecules.installed
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/examples.py
 
 # Time and memory of learning; run it on an idle machine.
 bench-times: $(VENV)/test.installed

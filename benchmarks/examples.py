@@ -1,7 +1,9 @@
 """One query of a few examples: molecules, digits, intents and documents, and what others do with the same examples.
 
-`python benchmarks/examples.py [molecules] [others] [speed]` runs these parts, or all, and writes one section per part
-to benchmarks/results/examples.json.
+`python benchmarks/examples.py [tanimoto] [molecules] [others] [hashes] [speed]` runs these parts, or all, and writes
+one section per part to benchmarks/results/examples.json.
+
+tanimoto: million fingerprints of 1024 bits per second and core, ten nearest, exact, beside FPSim2 and USearch.
 
 molecules: targets of the public repository rdkit/benchmarking_platform (S. Riniker and G. Landrum, 2013), whose folders
 `compounds` and `query_lists` lie below BITRANK_DATA/molecules, as fingerprints of RDKit (ECFP4, 1024 bits). Every list
@@ -9,12 +11,15 @@ names 5, 10 or 20 actives; 1000 of its decoys are the background; all that the l
 enrichment among the first percent, BEDROC that of J.-F. Truchon and C. Bayly (2007) with α = 20.
 others: MNIST (ITQ, 64 bits), banking77 and NFCorpus (sign bits) with 1, 3, 5 and 10 examples of a class, or documents
 relevant to a query; P@10 and MAP of what is left.
+hashes: perceptual hashes (64 bits, by DCT) of CIFAR-10 pictures and of edited copies; the share of the copies that is
+found at .01, .1 and 1 false matches per query, plain and by weights from the edits of other pictures.
 speed: seconds of a query of 10 examples and 1000 rows of 1024 bits, with its leave-one-out and without.
 """
 
 import argparse
 import gzip
 import pickletools
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,16 +27,21 @@ from typing import Any, BinaryIO
 import numpy as np
 from nfcorpus import NFCorpus
 from report import RESULTS, Figure, Report, parse_parts, timed
+from scipy.fft import dctn
 from sklearn.linear_model import LogisticRegression
 from splits import banking_parts, make_hasher, mnist_halves
 
+from bitrank import Index, RankingSVM
 from bitrank.core.codes import distances, hamming, signs, unpack
 from bitrank.core.lazy import import_extra
 from bitrank.core.metrics import average_precision, precision_at
+from bitrank.duplicates import false_matches, log_odds_weights
 from bitrank.ranking.examples import query_from, solve
+from experiments.datasets import cifar10
 from experiments.datasets.files import data_folder
 
 N_BITS, N_BACKGROUND, N_LISTS = 1024, 1000, 3
+N_COPIES = 50
 N_ACTIVES, N_EXAMPLES = (5, 10, 20), (1, 3, 5, 10)
 TARGETS = (11225, 28, 8, 12670, 25, 130, 20174, 116, 12679, 237, 10498, 100579, 10752, 10927, 11279, 12840)
 MOST_BELOW, MOST_BELOW_TANIMOTO = 0.005, 0.01
@@ -124,9 +134,9 @@ def screening(to_items: np.ndarray, relevant: np.ndarray, alpha: float = 20.0) -
 
 def fingerprints(path: Path) -> np.ndarray:
     """ECFP4 fingerprints of the molecules of a file of names, ids and SMILES."""
-    chemistry = import_extra("rdkit.Chem", "rdkit")
-    generators = import_extra("rdkit.Chem.rdFingerprintGenerator", "rdkit")
-    import_extra("rdkit.RDLogger", "rdkit").DisableLog("rdApp.*")
+    chemistry = import_extra("rdkit.Chem", "molecules")
+    generators = import_extra("rdkit.Chem.rdFingerprintGenerator", "molecules")
+    import_extra("rdkit.RDLogger", "molecules").DisableLog("rdApp.*")
     generator = generators.GetMorganGenerator(radius=2, fpSize=N_BITS)
     with gzip.open(path, "rt") as file:
         smiles = [line.split()[2] for line in file if not line.startswith("#")]
@@ -179,6 +189,37 @@ def others(report: Report) -> None:
                 report.add(f"{name}, {n} examples, {way}", **row)
 
 
+def hashes(report: Report) -> None:
+    """Find edited copies of pictures."""
+    random = np.random.default_rng(0)
+    gray = cifar10()[0][:12_000].mean(axis=-1).astype(np.float32)
+    copies = gray + random.normal(0, 8, gray.shape) + random.uniform(-30, 30, (len(gray), 1, 1))
+    copies = np.roll(copies.clip(0, 255), random.integers(-1, 2, 2), axis=(1, 2))
+    codes, edited = perceptual(gray), perceptual(copies)
+    learn, test = slice(0, 1000), slice(1000, 2000)
+    near = random.integers(2000, len(codes), 20 * 1000)
+    triplets = np.column_stack([np.tile(np.arange(1000), 20), near, np.tile(np.arange(1000), 20)])
+    weights = {
+        "plain": None,
+        "log-odds": log_odds_weights(codes[learn], edited[learn], codes[2000:]),
+        "RankingSVM": RankingSVM(random_state=0).fit_constraints(codes, triplets, queries=edited[learn]).weights_,
+    }
+    for name, row in weights.items():
+        found = false_matches(codes[2000:], originals=codes[test], copies=edited[test], weights=row)
+        shares = {}
+        for rate in (0.01, 0.1, 1.0):
+            assert found.found is not None
+            at = np.searchsorted(found.radii, found.radius_for(rate))
+            shares[f"found_at_{rate:g}"] = float(found.found[at])
+        report.add(f"CIFAR-10, 64 bits, {name}", **shares)
+
+
+def perceptual(pictures: np.ndarray) -> np.ndarray:
+    """The signs of the 64 lowest frequencies of gray pictures against their median."""
+    low = dctn(pictures, axes=(1, 2))[:, :8, :8].reshape(len(pictures), 64)
+    return np.packbits(low > np.median(low, axis=1, keepdims=True), axis=1)
+
+
 def speed(report: Report) -> None:
     """Time a query of examples."""
     random = np.random.default_rng(0)
@@ -199,7 +240,49 @@ def speed(report: Report) -> None:
     )
 
 
-PARTS = {"molecules": molecules, "others": others, "speed": speed}
+def tanimoto_speed(report: Report) -> None:
+    """Search 500 000 fingerprints by Tanimoto, one thread: ours, FPSim2 and USearch over the same rows."""
+    fpsim = import_extra("FPSim2", "molecules")
+    create = import_extra("FPSim2.io", "molecules").create_db_file
+    usearch = import_extra("usearch.index", "usearch")
+    folder = data_folder() / "molecules/compounds/ChEMBL"
+    with gzip.open(folder / "cmp_list_ChEMBL_zinc_decoys.dat.gz", "rt") as file:
+        rows = [[line.split()[2], number] for number, line in enumerate(file) if not line.startswith("#")]
+    with gzip.open(folder / f"cmp_list_ChEMBL_{TARGETS[0]}_actives.dat.gz", "rt") as file:
+        smiles = [line.split()[2] for line in file if not line.startswith("#")][:20]
+    with tempfile.TemporaryDirectory() as place:
+        path = f"{place}/decoys.h5"
+        create(rows, path, "smiles", "Morgan", {"radius": 2, "fpSize": N_BITS})
+        engine = fpsim.FPSim2Engine(path)
+    # More molecules of as many ones: the words of a fingerprint in other orders.
+    random, part = np.random.default_rng(0), np.asarray(engine.fps)
+    copies = [part[:, [0, *(1 + random.permutation(N_BITS // 64)), part.shape[1] - 1]] for _ in range(N_COPIES - 1)]
+    whole = np.concatenate([part, *copies])
+    whole = whole[np.argsort(whole[:, -1], kind="stable")]
+    whole[:, 0] = np.arange(len(whole))
+    bins = [(ones, (first * N_COPIES, last * N_COPIES)) for ones, (first, last) in engine.popcnt_bins]
+    engine.storage.fps, engine.storage.popcnt_bins = whole, bins
+    codes = np.ascontiguousarray(whole[:, 1:-1]).view(np.uint8).reshape(len(whole), N_BITS // 8)
+    queries = np.stack([engine.load_query(text, full_sanitization=True)[1:-1].view(np.uint8) for text in smiles])
+    index = Index(codes)
+    found, theirs = [], []
+    figures: dict[str, Figure | float] = {}
+    for name, search in (
+        ("bitrank", lambda at: found.append(index.search(queries[at : at + 1], 10, similarity="tanimoto", threads=1))),
+        ("fpsim2", lambda at: theirs.append(engine.top_k(smiles[at], 10, 0.0, n_workers=1))),
+        (
+            "usearch",
+            lambda at: usearch.search(codes, queries[at], 10, usearch.MetricKind.Tanimoto, exact=True, threads=1),
+        ),
+    ):
+        seconds = [timed(search, at)[0] for at in range(len(smiles))]
+        figures[f"{name}_million_per_s"] = len(codes) / float(np.median(seconds)) / 1e6
+    for ours, other in zip(found, theirs, strict=True):
+        np.testing.assert_allclose(1 - ours.distances[0], np.sort(other["coeff"])[::-1], atol=1e-6)
+    report.add("Tanimoto, ten nearest, 1024 bits, one thread", n=len(codes), queries=len(smiles), **figures)
+
+
+PARTS = {"tanimoto": tanimoto_speed, "molecules": molecules, "others": others, "hashes": hashes, "speed": speed}
 
 
 def main() -> None:

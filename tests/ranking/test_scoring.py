@@ -129,6 +129,18 @@ def test_imbalance_is_said():
     assert "scoring=" not in str(balanced)
 
 
+@pytest.mark.parametrize("scoring", ["mrr", "recall@5"])
+def test_reports_name_what_was_asked_for(scoring):
+    pytest.importorskip("matplotlib").use("agg")
+    codes, y = data()
+    ranker = RankingSVM(scoring=scoring, n_quadruplets=500, random_state=0)
+    report = Collection.from_codes(codes, n_bits=N_BITS).learn(labels=y, ranker=ranker)
+    assert f"\n{scoring} " in str(report)
+    axes = report.plot()
+    assert axes.get_ylabel() == f"{scoring}, held out"
+    axes.figure.clear()
+
+
 CODES, Y = data(n=40)
 PAIRS = np.column_stack([np.arange(20), np.arange(20) + 20])
 

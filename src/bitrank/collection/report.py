@@ -187,7 +187,7 @@ class CollectionReport:
             errors = [line.get(f"{gate.figure}_error") or 0.0 for line in lines]
             axes.errorbar([line["blend"] for line in lines], [line[gate.figure] for line in lines], errors, label=label)
         axes.set_xlabel("share of what was learned")
-        axes.set_ylabel(f"{_FIGURES[gate.figure]}, held out")
+        axes.set_ylabel(f"{_FIGURES.get(gate.figure, gate.scoring)}, held out")
         axes.legend()
         return axes
 
@@ -217,10 +217,11 @@ class CollectionReport:
             lines.append(f"{'held out':<28}{'plain':>9}{'learned':>9}{'gain':>9}")
         for name, before in gate.before.items():
             after = gate.after[name]
+            label = _FIGURES.get(name, gate.scoring)
             if before is not None and after is not None and gate.accepted:
-                lines.append(f"{_FIGURES[name]:<28}{before:>9.3f}{after:>9.3f}{after - before:>+9.3f}")
+                lines.append(f"{label:<28}{before:>9.3f}{after:>9.3f}{after - before:>+9.3f}")
             elif before is not None:
-                lines.append(f"{_FIGURES[name]:<28}{before:>9.3f}{'–':>9}{'–':>9}")
+                lines.append(f"{label:<28}{before:>9.3f}{'–':>9}{'–':>9}")
         if gate.accepted:
             lines.append(f"standard error of the gain: {gate.gain_error:.3f}")
         if learned.memory is not None:
