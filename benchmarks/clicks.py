@@ -259,32 +259,27 @@ def new(seed: int, name: str, n_pages: int = 2000) -> Rows:
     return rows
 
 
-def operators(data: Digits, seed: int) -> dict[str, Any]:
-    """Return versions that an operator may have activated: four that rank worse than Hamming, and three that do not."""
+def operator(data: Digits, seed: int, name: str) -> Any:
+    """Return a version that an operator may have activated: four rank worse than Hamming, and three do not."""
     bits = unpack(data.codes, 64)
     telling = np.array([bits[data.y == label].mean(axis=0) for label in np.unique(data.y)]).std(axis=0).argsort()
     random = np.random.default_rng(seed)
     some, half = random.permutation(len(data.y))[:1000], random.permutation(64)[:32]
-
-    def of_bits(chosen: np.ndarray) -> Any:
-        return RankingSVM.from_weights(np.isin(np.arange(64), chosen).astype(float))
-
-    return {
-        "one bit": of_bits(telling[:1]),
-        "a lost taste": QueryVectorRanker(random_state=seed).fit(data.codes[some], data.y[some] % 2),
-        "24 bits": of_bits(telling[:24]),
-        "random half": of_bits(half),
-        "nearly Hamming": RankingSVM.from_weights(1 + random.random(64) / 5),
-        "RankingSVM": RankingSVM(random_state=seed).fit(data.codes[some], data.y[some]),
-        "QueryVectorRanker": QueryVectorRanker(random_state=seed).fit(data.codes[some], data.y[some]),
-    }
+    chosen = {"one bit": telling[:1], "24 bits": telling[:24], "random half": half}
+    if name in chosen:
+        return RankingSVM.from_weights(np.isin(np.arange(64), chosen[name]).astype(float))
+    if name == "nearly Hamming":
+        return RankingSVM.from_weights(1 + random.random(64) / 5)
+    labels = data.y[some] % 2 if name == "a lost taste" else data.y[some]
+    ranker = RankingSVM if name == "RankingSVM" else QueryVectorRanker
+    return ranker(random_state=seed).fit(data.codes[some], labels)
 
 
 def alarm(seed: int, name: str, n_pages: int = 1000) -> Rows:
     """Rank pages by an operator's version until the gate replaces it; one that beats Hamming, for at least so many."""
     data = Digits(seed)
     people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS, random_state=seed)
-    service = Service(data, seed, operators(data, seed)[name])
+    service = Service(data, seed, operator(data, seed, name))
     gain = service.gains[0]
     while not service.first or (gain[0] >= 0 and service.learner.n_pages < n_pages):
         service.answer(people)

@@ -3,6 +3,7 @@
 Neither this module nor its plugins import an extra: without one its tests are skipped.
 """
 
+import gc
 import json
 import os
 import signal
@@ -38,6 +39,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 hypothesis.settings.register_profile("few", max_examples=10, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("all", max_examples=100, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("few")
+
+
+# What is imported for the tests stays: the collector of garbage need not look through it while they are collected, nor
+# later.
+gc.disable()
+
+
+def pytest_collection_finish():
+    """Collect garbage as usual from here on."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
