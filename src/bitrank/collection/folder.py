@@ -37,6 +37,7 @@ _FILES = re.compile(
     r"\.?(index|hasher|ranker|memory|ids|queries|attachment|journal)-[0-9a-f]{16}[a-z0-9.]*|\.collection\.json\.[0-9a-f]{16}\.tmp"
     r"|records-[0-9a-f]{16}\.jsonl|store\.json"  # of a store from before there was a `Collection`
 )
+_SINGLE = ("hasher", "memory", "queries")  # files of which there is one at most, with an attribute of `Stored`
 _HEADER = struct.Struct("<4sQQ")  # magic, length and checksum of a record
 _MAGIC = b"bitj"
 _LEAST_JOURNAL = 1 << 20  # bytes; beyond this and a quarter of the codes, a save writes everything anew
@@ -101,22 +102,15 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
     with locked(folder):
         _check_state(folder, expected, replace)
         try:
-            entries: dict[str, Any] = {}
             if stored.index is not None:
                 stored.index.save(folder / f"index-{token}")
-            contents: dict[str, tuple[str, bytes]] = {}
-            if stored.hasher is not None:
-                contents["hasher"] = f"hasher-{token}.npz", stored.hasher
-            if stored.memory is not None:
-                contents["memory"] = f"memory-{token}.npz", stored.memory
-            if stored.queries is not None:
-                contents["queries"] = f"queries-{token}.npy", stored.queries
-            contents |= {f"ranker {number}": (_new_file("ranker"), data) for number, data in stored.rankers.items()}
-            contents |= {f"attachment {name}": (_new_file("attachment"), d) for name, d in stored.attachments.items()}
+            kept = {name: getattr(stored, name) for name in _SINGLE}
+            contents = {name: data for name, data in kept.items() if data is not None}
+            contents |= {f"ranker {number}": data for number, data in stored.rankers.items()}
+            contents |= {f"attachment {name}": data for name, data in stored.attachments.items()}
             if stored.ids is not None:
-                contents["ids"] = _ids_file(token, stored.ids)
-            for name, (file_name, data) in contents.items():
-                entries[name] = _write_file(folder / file_name, data)
+                contents["ids"] = _ids_data(stored.ids)
+            entries = _write_files(folder, token, contents)
             _write_file(folder / f"journal-{token}.log", b"")
             meta = {
                 "format": "bitrank collection",
@@ -124,15 +118,14 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
                 "token": token,
                 "facts": stored.facts,
                 "files": entries,
+                "index": stored.index is not None,
             }
-            meta["index"] = stored.index is not None
             folders.write_meta(folder / META, meta)
         except BaseException:
             _remove(folder, lambda name: token in name)
             raise
         sync(folder)
-        keep = {entry["name"] for entry in entries.values()}
-        _remove(folder, lambda name: token not in name and name not in keep)
+        _remove(folder, lambda name: token not in name)
     return State(folder, token, 0, frozenset(stored.rankers))
 
 
@@ -144,16 +137,15 @@ def append(
     attachments: dict[str, bytes],
 ) -> State:
     """Append one record to the journal: changes of items, new attachments, and changed facts with new rankers."""
-    folder, entries = state.folder, dict[str, Any]()
+    folder = state.folder
     with locked(folder):
         _check_state(folder, state, False)
         if facts is None and not changes and not attachments:
             return state
         new = {} if facts is None else {number: rankers[number] for number in rankers.keys() - state.rankers}
-        for number, ranker in new.items():
-            entries[f"ranker {number}"] = _write_file(folder / _new_file("ranker"), ranker.data())
-        for name, data in attachments.items():
-            entries[f"attachment {name}"] = _write_file(folder / _new_file("attachment"), data)
+        contents = {f"ranker {number}": ranker.data() for number, ranker in new.items()}
+        contents |= {f"attachment {name}": data for name, data in attachments.items()}
+        entries = _write_files(folder, secrets.token_hex(8), contents)
         if entries:
             sync(folder)
         record = {"changes": [change.names for change in changes], "facts": facts, "files": entries}
@@ -218,7 +210,7 @@ def _read(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Stored, State
     for name, entry in files.items():
         if name == "ids":
             stored.ids = _read_ids(folder / entry["name"], _read_file(folder, entry))
-        elif name in ("hasher", "memory", "queries"):
+        elif name in _SINGLE:
             setattr(stored, name, _read_file(folder, entry))
         elif name in versions:
             stored.rankers[name.removeprefix("ranker ")] = _read_file(folder, entry)
@@ -283,32 +275,37 @@ def _check_state(folder: Path, expected: State | None, replace: bool) -> None:
         raise ValueError(f"{folder} must not have changed since it was loaded, got another save: load it again")
 
 
-def _ids_file(token: str, ids: npt.NDArray[Any] | list[Any]) -> tuple[str, bytes]:
-    if isinstance(ids, np.ndarray):
-        content = io.BytesIO()
-        np.save(content, ids, allow_pickle=False)
-        return f"ids-{token}.npy", content.getvalue()
-    return f"ids-{token}.json", json.dumps(ids).encode()
+def _ids_data(ids: npt.NDArray[Any] | list[Any]) -> bytes:
+    if not isinstance(ids, np.ndarray):
+        return json.dumps(ids).encode()
+    content = io.BytesIO()
+    np.save(content, ids, allow_pickle=False)
+    return content.getvalue()
 
 
 def _read_ids(file: Path, data: bytes) -> npt.NDArray[Any] | list[Any]:
     try:
-        out = np.load(io.BytesIO(data), allow_pickle=False) if file.suffix == ".npy" else json.loads(data)
+        is_array = data.startswith(b"\x93NUMPY")
+        return np.load(io.BytesIO(data), allow_pickle=False) if is_array else json.loads(data)  # type: ignore[no-any-return]
     except ValueError as error:
         raise CollectionFormatError(f"{file} is damaged: {error}") from None
-    return out  # type: ignore[no-any-return]
 
 
-def _new_file(kind: str) -> str:
-    return f"{kind}-{secrets.token_hex(8)}.{'npz' if kind == 'ranker' else 'bin'}"
+def _write_files(folder: Path, token: str, contents: dict[str, bytes]) -> dict[str, folders.Meta]:
+    """Write files, and return how collection.json describes them."""
+    entries = {}
+    for number, (name, data) in enumerate(contents.items()):
+        file = folder / f"{name.partition(' ')[0]}-{token}.{number}.{'npz' if data.startswith(b'PK') else 'bin'}"
+        _write_file(file, data)
+        entries[name] = folders.describe(file, np.frombuffer(data, np.uint8))
+    return entries
 
 
-def _write_file(file: Path, data: bytes) -> folders.Meta:
+def _write_file(file: Path, data: bytes) -> None:
     with open(file, "xb") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
-    return folders.describe(file, np.frombuffer(data, np.uint8))
 
 
 def _read_file(folder: Path, entry: folders.Meta) -> bytes:
