@@ -112,6 +112,21 @@ def test_readme_shows_the_results_of_the_experiments():
     assert table in readme
 
 
+def test_readme_shows_the_measured_recall():
+    """Its table of recall is that of `make bench-recall`."""
+    results = json.loads((ROOT / "benchmarks" / "results" / "recall.json").read_text(encoding="utf-8"))
+    table = re.search(r"<!-- table: quantisers-readme -->\n(.*?)<!-- end -->", (ROOT / "README.md").read_text(), re.S)[
+        1
+    ]
+    head, _, *rows = ([cell.strip(" *") for cell in line.strip("|").split("|")] for line in table.splitlines())
+    assert len(rows) > 5
+    for name, *figures in rows:
+        stored = [results["recall"][each][name]["recall"] for each in head[1:3]]
+        assert [float(figure) for figure in figures[:2]] == pytest.approx(stored, abs=6e-4), name
+        sizes = [results["recall"][head[2]][name]["bytes"], *results["times"][head[2]][name].values()]
+        assert [float(figure) for figure in figures[2:]] == pytest.approx(sizes[:3], abs=0.6), name
+
+
 def test_readme_shows_the_measured_speed():
     """Its multiples of FAISS are those that `make bench` wrote."""
     records = json.loads((ROOT / "benchmarks" / "results" / "search.json").read_text(encoding="utf-8"))["records"]
