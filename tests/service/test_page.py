@@ -489,6 +489,19 @@ def test_choices_of_both_columns_are_a_page_each(digit, service, profile, sent):
 
 
 @pytest.mark.slow
+def test_a_result_is_pinned_and_taken_back(digit):
+    last = ranked(digit)[-1]
+    digit.locator("#pinning").check()
+    card = digit.locator(f'#learned li[data-id="{last}"]')
+    card.locator("button").click()
+    expect(digit.locator("#status")).to_contain_text("Pinned")
+    assert ranked(digit)[0] == last
+    expect(card.locator(".lifted")).to_contain_text("pinned for")
+    card.locator("button").click()
+    expect(digit.locator("#status")).to_contain_text("Taken back")
+    assert ranked(digit)[0] != last
+
+
 def test_a_choice_is_undone_by_choosing_again(digit, service, profile, sent):
     before = ranked(digit)
     choose(digit, "learned", before[12])

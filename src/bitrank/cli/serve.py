@@ -60,6 +60,7 @@ def add_parser(commands: Any) -> None:
         help="codes that `rerank` fetches (default: ten per result, 1000 at least)",
     )
     add("--items", type=Path, help="Parquet file with columns id, title, image (path or URL) and any payload")
+    add("--judgements", type=Path, help="qrels whose queries are ids of items, codes in hex or names of judged queries")
     add("--hasher", type=Path, help="saved hasher (.npz), to search by vector")
     add(
         "--ranker",
@@ -216,7 +217,10 @@ def _serve_from(arguments: argparse.Namespace, stack: ExitStack) -> int:
         else:
             source = sources.embedded_digits()
         ranker = None if arguments.ranker is None else load_ranker(arguments.ranker)
-        return Service(source, url, settings, ranker, link)
+        service = Service(source, url, settings, ranker, link)
+        if arguments.judgements is not None:
+            service.remembered.read(arguments.judgements)
+        return service
 
     def make_learner(link: Link) -> Learner:
         return Learner(Store(url), settings, link)

@@ -316,6 +316,17 @@ class Collection:
         return None if moment.ranker is None else moment.ranker.get()
 
     @property
+    def memory(self) -> Memory | None:
+        """What is remembered at this moment, with items as `index` numbers them; None before the first judgement.
+
+        Examples
+        --------
+        >>> Collection.from_codes([[3], [12]]).memory is None
+        True
+        """
+        return self._moment.memory
+
+    @property
     def versions(self) -> tuple[Version, ...]:
         """The last rankings that were in use, the newest last; `roll_back` returns to one.
 
@@ -481,7 +492,7 @@ class Collection:
         )
         numbers, distances, query = search_like(moment, right, wrong, k, wanted, threads)
         out = CollectionResults(moment.ids.of(numbers), distances)
-        out.examples, out.scale = query, _scale(query.queries, moment.index.n_bits, False)
+        out.examples, out.scale = query, remembering.scale_of(query.queries, moment.index.n_bits, False)
         if query.kind == "tanimoto":
             out.scale = np.full(1, 2.0), np.full(1, 0.5)
         return out
@@ -1157,7 +1168,9 @@ class Collection:
     def _scale_of(self, queries: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         if isinstance(queries, PlaneQueries):  # one less the cosine, or minus a score
             return np.full(len(queries), 2.0 if self._metric == "cosine" else 0.0), np.full(len(queries), 0.5)
-        return _scale(queries, self.n_bits, self._hasher is not None and self._n_dimensions == self.n_bits)
+        return remembering.scale_of(
+            queries, self.n_bits, self._hasher is not None and self._n_dimensions == self.n_bits
+        )
 
     # What is held ----------------------------------------------------------------------------------------------------
 
@@ -1292,22 +1305,6 @@ def _start_ids(ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:
     ids = None if ids is None else as_values(ids)
     start: ItemIds = Numbers() if ids is None or is_numbers(ids) else Names()
     return start.add(ids, n, index)
-
-
-def _scale(queries: Any, n_bits: int, sign_bits: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """What turns distances into similarities: the sum of a query's weights, and the unit of their scale."""
-    if isinstance(queries, Queries):
-        weights = queries.weights
-    elif queries.dtype == np.uint8:
-        total = np.full(len(queries), float(n_bits))
-        return total, 1 / total
-    else:
-        weights = np.abs(queries)
-    total = weights.sum(axis=1, dtype=np.float64)
-    if sign_bits:  # ⟨q, s⟩ / (|q|·√n) is √(2/π) of the cosine where the values of an item are normal
-        lengths = np.sqrt(np.einsum("qb,qb->q", weights, weights, dtype=np.float64) * (2 * n_bits / np.pi))
-        return total, 1 / np.where(lengths > 0, lengths, 1)
-    return total, 1 / np.where(total > 0, total, 1)
 
 
 def _to_change(index: Any) -> Any:

@@ -142,6 +142,22 @@ def with_weights(queries: Any, n_bits: int) -> Queries:
     return Queries(np.packbits(queries > 0, axis=1), np.abs(queries).astype(np.float32, copy=False))
 
 
+def scale_of(queries: Any, n_bits: int, sign_bits: bool) -> Scale:
+    """What turns distances into similarities: the sum of a query's weights, and the unit of their scale."""
+    if isinstance(queries, Queries):
+        weights = queries.weights
+    elif queries.dtype == np.uint8:
+        total = np.full(len(queries), float(n_bits))
+        return total, 1 / total
+    else:
+        weights = np.abs(queries)
+    total = weights.sum(axis=1, dtype=np.float64)
+    if sign_bits:  # ⟨q, s⟩ / (|q|·√n) is √(2/π) of the cosine where the values of an item are normal
+        lengths = np.sqrt(np.einsum("qb,qb->q", weights, weights, dtype=np.float64) * (2 * n_bits / np.pi))
+        return total, 1 / np.where(lengths > 0, lengths, 1)
+    return total, 1 / np.where(total > 0, total, 1)
+
+
 def explain(moment: Moment, results: Lifted, asked: Linear, plain: Callable[[int], Ids]) -> list[list[Lift | None]]:
     """Why results were lifted; `plain` finds that many ids of every query without the memory."""
     memory: Memory = moment.memory  # type: ignore[assignment]

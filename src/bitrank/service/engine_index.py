@@ -84,6 +84,11 @@ class EngineIndex:
                 if ((ids >= 0).sum(axis=1) >= k).all():
                     return nearest(ids, values, k)
 
+    def distances(self, queries: AnyQueries, ids: Ids, *, threads: int | None = None) -> npt.NDArray[np.float32]:
+        """Distances of each query to its own row of ids, infinite for ids that the engine does not hold."""
+        with _failures():
+            return self._engine.distances(queries, ids)
+
     def sample(self, n: int) -> Codes:
         """Draw codes."""
         with _failures():

@@ -22,7 +22,7 @@ from bitrank.clicks.window import page_weights
 from bitrank.service.asgi import FAILED, App, Receive, Scope, Send
 from bitrank.service.engine_index import UnreachableEngineError
 from bitrank.service.metrics import Gauge, Metrics, Observed
-from bitrank.service.routes import items, profiles, search
+from bitrank.service.routes import items, judgements, profiles, search
 from bitrank.service.routes.problems import PROBLEMS
 from bitrank.service.security import Guard
 from bitrank.service.service import FullDiskError, Service
@@ -54,6 +54,7 @@ def create_app(service: Service) -> App:
     metrics = Metrics(lambda: _gauges(service))
     app.include_router(search.routes(service, metrics))
     app.include_router(items.routes(service))
+    app.include_router(judgements.routes(service))
     app.include_router(profiles.routes(service))
     _add_operations(app, service, metrics)
     _add_pages(app, service)

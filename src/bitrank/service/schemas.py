@@ -34,6 +34,7 @@ PROFILE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 ClientName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
 ProfileName = Annotated[str, Field(pattern=PROFILE_PATTERN)]
 CodeText = Annotated[str, Field(min_length=1, max_length=MAX_CODE_TEXT, description="hex digits or base64")]
+QueryName = Annotated[str, Field(min_length=1, max_length=400, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Vector = Annotated[list[Number], Field(min_length=1, max_length=MAX_VECTOR)]
 TokenText = Annotated[str, Field(min_length=1, max_length=MAX_TOKEN, description="page_token of a search")]
@@ -111,6 +112,13 @@ class Address(Request):
     profile: ProfileName
 
 
+class Lift(BaseModel):
+    """Why a result stands higher than its own distance puts it: a judged query near this one names it."""
+
+    query: str
+    pinned: bool = Field(description="by an operator")
+
+
 class Result(BaseModel):
     """One result of a page."""
 
@@ -122,6 +130,7 @@ class Result(BaseModel):
     title: str | None
     image: str | None
     payload: dict[str, Any]
+    lifted: Lift | None
 
 
 class Searched(BaseModel):
@@ -228,6 +237,55 @@ class NewItems(Request):
     """Items to add, all or none."""
 
     items: Annotated[list[NewItem], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Graded(Request):
+    """An item that a query wants, or with a grade of 0 no longer."""
+
+    id: Id
+    grade: Annotated[int, Field(ge=0, le=30)] = 1
+
+
+class NewJudgement(QueryBy):
+    """What a query wants."""
+
+    query: QueryName | None = Field(None, description="its name; that of the judged query of its code by default")
+    items: Annotated[list[Graded], Field(min_length=1, max_length=MAX_BATCH)]
+    pinned: bool = Field(False, description="put the items first for this query, whatever the gate says")
+
+
+class NewJudgements(Request):
+    """Judgements to remember, all or none."""
+
+    judgements: Annotated[list[NewJudgement], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Judgements(BaseModel):
+    """Names of the judged queries."""
+
+    queries: list[str]
+
+
+class JudgedItem(BaseModel):
+    """An item that a judged query names."""
+
+    id: int
+    grade: int
+    pinned: bool
+
+
+class JudgedQuery(BaseModel):
+    """A judged query."""
+
+    query: str
+    items: list[JudgedItem]
+
+
+class JudgementList(BaseModel):
+    """Some of the judged queries."""
+
+    total: int
+    judgements: list[JudgedQuery]
 
 
 class Added(BaseModel):

@@ -16,18 +16,21 @@ import numpy.typing as npt
 from bitrank import clicks
 from bitrank.clicks.exploration import draw_by_rank, place_at_random
 from bitrank.clicks.page import CANARY
+from bitrank.collection.remembering import Linear
 from bitrank.core.codes import split_vectors
-from bitrank.core.types import Ids, Queries, Weights
+from bitrank.core.types import Ids, Queries, Results, Weights
 from bitrank.service.code_table import is_in
 from bitrank.service.collection import Collection, SearchQuery
 from bitrank.service.filtering import Filter
 from bitrank.service.page_tokens import MAX_SHOWN, PageToken, Signer
+from bitrank.service.remembered import Remembered
 from bitrank.service.settings import Settings
 from bitrank.service.store.profiles import DEFAULT, HAMMING
 from bitrank.service.store.rankings import Ranking
 
 Distances = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
+LiftedBy = dict[int, tuple[str, bool]]  # the judged query that lifted an item, and whether it is pinned
 VersionChoice = int | Literal["candidate"] | None
 
 _N_SAMPLED = 4000  # Codes that tell the trust in a query.
@@ -69,6 +72,7 @@ class Plan(NamedTuple):
     n_explored: int
     continued: PageToken | None
     allowed: Ids | None  # that match the filter
+    plain: Linear | None  # the query as judged ones are compared with it, where they may lift results
     start: float
 
     @property
@@ -93,6 +97,8 @@ class Searcher:
     settings : Settings
     ranking : callable
         Returns the number of a version of a profile, and how it ranks.
+    remembered : Remembered
+        Lifts results of all but the profile hamming and the canary.
     """
 
     def __init__(
@@ -101,7 +107,9 @@ class Searcher:
         signer: Signer,
         settings: Settings,
         ranking: Callable[[str, VersionChoice], Chosen],
+        remembered: Remembered,
     ) -> None:
+        self._remembered = remembered
         self._collection, self._signer, self._settings, self._ranking = collection, signer, settings, ranking
         self._random = np.random.default_rng(settings.random_state)
         self._draw_key = signer.key_of("explored items") if settings.random_state is None else self._random.bytes(32)
@@ -130,7 +138,9 @@ class Searcher:
         if request.chosen:
             queries = self._adapt_to_choices(query, queries, request.chosen)
         n_top, n_explored = max(0, k - explore), min(explore, k)
-        return Plan(query, request, number, ranked_by, queries, n_top, n_explored, continued, allowed, start)
+        lifts = self._remembered.is_active and not query.examples and profile != HAMMING and ranked_by != CANARY
+        plain = self._remembered.plain(query) if lifts else None
+        return Plan(query, request, number, ranked_by, queries, n_top, n_explored, continued, allowed, plain, start)
 
     def _queries_for(self, query: SearchQuery, ranking: Ranking) -> Queries:
         """Turn a query into its code and its weights under a version."""
@@ -158,7 +168,7 @@ class Searcher:
         """Search for one page per plan; returns their JSON."""
         tops = self._search(plans)
         pages = self._explore(plans, tops)
-        return [self._body(plan, top.n_tied, *page) for plan, top, page in zip(plans, tops, pages, strict=True)]
+        return [self._body(plan, top, *page) for plan, top, page in zip(plans, tops, pages, strict=True)]
 
     def _continued(self, query: SearchQuery, request: PageRequest) -> PageToken:
         """Read the token of the last page for the same query."""
@@ -192,6 +202,7 @@ class Searcher:
             queries = _stack([plans[at].queries for at in rows])
             n_wanted = max(plans[at].n_wanted for at in rows)
             results = self._collection.index.search(queries, n_wanted, filter=plans[rows[0]].allowed, threads=1)
+            lifted = self._lift([plans[at] for at in rows], queries, results)
             keep = results.ids >= 0
             for row, at in enumerate(rows):
                 for item in plans[at].query.known:
@@ -200,12 +211,24 @@ class Searcher:
                 places = keep[row].nonzero()[0]
                 values, kept = results.distances[row, places], places[offset : offset + plans[at].n_top]
                 n_tied = int((values[:offset] == values[offset]).sum()) if len(kept) else 0
-                found[at] = _Top(results.ids[row, kept], results.distances[row, kept], n_tied)
+                found[at] = _Top(results.ids[row, kept], results.distances[row, kept], n_tied, lifted.get(row, {}))
         return found
+
+    def _lift(self, plans: list[Plan], queries: Queries, results: Results) -> dict[int, LiftedBy]:
+        """Lift what judged queries name in the results, in place; returns why, by row."""
+        rows = [row for row, plan in enumerate(plans) if plan.plain is not None]
+        if not rows:
+            return {}
+        some = Queries(queries.codes[rows], queries.weights[rows])
+        found = Results(results.ids[rows], results.distances[rows])
+        plain = [plans[row].plain for row in rows]
+        lifted = self._remembered.lift(plain, some, found, plans[0].allowed)  # type: ignore[arg-type]
+        results.ids[rows], results.distances[rows] = lifted.ids, lifted.distances
+        return {row: self._remembered.lifted_by(lifted, at) for at, row in enumerate(rows)}
 
     def _explore(self, plans: list[Plan], tops: list[_Top]) -> list[tuple[list[int], Distances, list[bool]]]:
         """Mix items from deeper ranks into the best results."""
-        pages = [(ids.tolist(), item_distances, [False] * len(ids)) for ids, item_distances, _ in tops]
+        pages = [(top.ids.tolist(), top.distances, [False] * len(top.ids)) for top in tops]
         exploring = [at for at, plan in enumerate(plans) if plan.n_explored]
         if not exploring:
             return pages
@@ -250,21 +273,21 @@ class Searcher:
         item_distances[explored] = np.unpackbits(sample.codes[rows] ^ code, axis=1, count=len(weights)) @ weights
         return ids.tolist(), item_distances, explored.tolist()
 
-    def _body(self, plan: Plan, n_tied: int, ids: list[int], item_distances: Distances, explored: list[bool]) -> bytes:
+    def _body(self, plan: Plan, top: _Top, ids: list[int], item_distances: Distances, explored: list[bool]) -> bytes:
         query, request = plan.query, plan.request
         version = plan.ranked_by if isinstance(plan.ranked_by, int) else None
         token = self._signer.sign(
             query, request.client, request.profile, version, ids, explored, plan.continued, plan.teaches
         )
         values = item_distances.tolist()
-        ties = tie_ranks(values, explored, request.offset, n_tied)
+        ties = tie_ranks(values, explored, request.offset, top.n_tied)
         places = zip(ids, values, ties, explored, self._collection.shown(ids), strict=True)
         page = {
             "query": {"code": query.code.tobytes().hex(), "item": query.item},
             "profile": request.profile,
             "version": plan.version,
             "results": [
-                _Result(item, rank, value, tie, flag, *shown)
+                _Result(item, rank, value, tie, flag, *shown, _lift_of(top, item))
                 for rank, (item, value, tie, flag, shown) in enumerate(places, request.offset + 1)
             ],
             "page_token": token,
@@ -284,6 +307,18 @@ class _Result(msgspec.Struct, gc=False):
     title: str | None
     image: str | None
     payload: msgspec.Raw
+    lifted: _Lift | None
+
+
+class _Lift(msgspec.Struct, gc=False):
+    """Why a result was lifted, as `schemas.Lift` describes it."""
+
+    query: str
+    pinned: bool
+
+
+def _lift_of(top: _Top, item: int) -> _Lift | None:
+    return _Lift(*top.lifted[item]) if item in top.lifted else None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -319,6 +354,7 @@ class _Top(NamedTuple):
     ids: Ids
     distances: Distances
     n_tied: int = 0
+    lifted: LiftedBy = {}  # noqa: RUF012
 
 
 _NO_RESULTS = _Top(np.empty(0, np.int64), np.empty(0, np.float32))

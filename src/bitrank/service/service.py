@@ -28,6 +28,7 @@ from bitrank.service.collection import Collection, SearchQuery
 from bitrank.service.learner import POLL_S, Learner
 from bitrank.service.link import Link
 from bitrank.service.page_tokens import Signer
+from bitrank.service.remembered import Remembered
 from bitrank.service.searching import Chosen, Searcher, VersionChoice
 from bitrank.service.settings import Settings
 from bitrank.service.sources import Source
@@ -98,7 +99,8 @@ class Service:
         self._keep_sample()
         self.signer = Signer(self.store.secret)
         self.clients = Clients(self.store.secret, settings.proxies, settings.sessions)
-        self.searcher = Searcher(self.collection, self.signer, settings, self.ranking)
+        self.remembered = Remembered(source, self.collection, self.store.judgements)
+        self.searcher = Searcher(self.collection, self.signer, settings, self.ranking, self.remembered)
         self.batches = Batches(self.searcher.run, self._is_long, self.searchers)
         self.link = Link() if link is None else link
         self._learner = Learner(self.store, settings, self.link) if link is None else None
@@ -171,6 +173,7 @@ class Service:
         while not self._closed.wait(POLL_S):
             try:
                 self.collection.refresh()
+                self.remembered.refresh()
                 self.collection.refresh_sample()
                 self._keep_sample()
                 self.candidates.refresh()

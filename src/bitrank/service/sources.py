@@ -30,6 +30,7 @@ from bitrank.service.filtering import Filter
 
 if TYPE_CHECKING:
     from bitrank.hashing.hasher import Hasher
+    from bitrank.ranking.memory.entries import Memory
     from bitrank.ranking.ranker import Ranker
 
 
@@ -77,6 +78,8 @@ class Source:
     vectorizer: images.Vectorizer | None = None
     folder: Path | None = None  # of pictures that items name by a path
     ranker: Ranker | None = None  # what the collection learned
+    memory: Memory | None = None  # what it remembers
+    offset: float | None = None  # and the verdict of the gate on that
 
     @cached_property
     def hasher(self) -> Hasher | None:
@@ -100,6 +103,7 @@ def from_folder(
     """
     collection = Collection.load(folder)
     source = Source(folder.stem, collection.index, Items(), ranker=collection.ranker)
+    source.memory, source.offset = collection.memory, collection.versions[-1].facts.get("memory")
     if collection.n_dimensions is not None:
         if hasher is not None:
             raise ValueError("--hasher must be left out for a collection, which has its own, got one")

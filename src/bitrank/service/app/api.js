@@ -44,6 +44,8 @@ export const collection = () => call("GET", "collection");
 export const items = (offset, limit) => call("GET", `items?offset=${offset}&limit=${limit}`);
 export const item = (id) => call("GET", `items/${id}`);
 export const search = (query, options) => call("POST", "search", { ...query, ...options });
+export const judge = (code, id, grade) =>
+  call("POST", "judgements", { judgements: [{ code, items: [{ id, grade }], pinned: grade > 0 }] });
 export const feedback = (page, keepalive) => call("POST", "feedback", page, { keepalive });
 export const profiles = () => call("GET", "profiles");
 export const versions = (profile) => call("GET", `${named(profile)}/versions`);

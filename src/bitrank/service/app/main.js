@@ -89,7 +89,15 @@ function turn(by) {
 
 function show(column, moved) {
   const answer = page.answers[column];
-  render(find(column), answer, { moved, liked: page.liked, choose: (result) => act(() => choose(column, result)) });
+  render(find(column), answer, { moved, liked: page.liked, choose: (result) => act(() => (column === "learned" && find("pinning").checked ? pin(result) : choose(column, result))) });
+}
+
+// An operator's word: these items first for this query, or no longer.
+async function pin(result) {
+  const pinned = Boolean(result.lifted?.pinned);
+  await api.judge(page.answers.learned.query.code, result.id, pinned ? 0 : 1);
+  await search(page.ask);
+  say(pinned ? "Taken back." : "Pinned: first for this query from now on.");
 }
 
 function offer() {

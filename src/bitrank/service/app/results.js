@@ -87,7 +87,14 @@ function card(result, { size, joined, rank, move, liked, choose }) {
       mark(move),
       liked ? make("span", { class: "like" }, make("span", { "aria-hidden": "true" }, "✓"), aside(", chosen")) : null,
     ),
+    why(result),
   );
+}
+
+// Why a result stands higher than its distance puts it.
+function why({ lifted }) {
+  if (!lifted) return null;
+  return make("p", { class: "lifted" }, lifted.pinned ? "pinned for " : "because somebody asked ", make("q", {}, lifted.query));
 }
 
 function rankMark(result, rank, size) {

@@ -19,6 +19,7 @@ from bitrank.service.store.clients import ClientStore
 from bitrank.service.store.database import Database
 from bitrank.service.store.gate_log import GateLog
 from bitrank.service.store.items import ItemStore
+from bitrank.service.store.judgements import JudgementStore
 from bitrank.service.store.page_log import PageLog
 from bitrank.service.store.profiles import ProfileStore
 from bitrank.service.store.requests import RequestLog
@@ -55,6 +56,7 @@ class Store:
         self.secret, self.n_bits = self.database.secret, self.database.n_bits
         self.requests = RequestLog(self.database)
         self.items = ItemStore(self.database)
+        self.judgements = JudgementStore(self.database)
         self.pages = PageLog(self.database)
         self.profiles = ProfileStore(self.database)
         self.gate = GateLog(self.database)

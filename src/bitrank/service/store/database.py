@@ -155,7 +155,7 @@ class Database:
                     migrations.prepare(connection, stored)
                 if n_bits is not None:
                     _insert_once(connection, facts, "n_bits", n_bits)
-                for name in ("items", "versions", "candidates", "sample", "blocked", "probe"):
+                for name in ("items", "judgements", "versions", "candidates", "sample", "blocked", "probe"):
                     _insert_once(connection, changes, name, 0)
                 _insert_once(connection, blobs, "secret", secrets.token_bytes(32))
                 self.secret = connection.execute(sa.select(blobs.c.value).where(blobs.c.name == "secret")).scalar_one()

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from bitrank.service.store.tables import facts, metadata
 
-FORMAT = 8
+FORMAT = 9
 # The statements that turn the previous format into each new one. Never change an entry: add one.
 MIGRATIONS = {
     2: (  # `n_clicks` counted pages
@@ -31,6 +31,7 @@ MIGRATIONS = {
     6: (),  # new tables, `candidates` and `pages_set_aside`
     7: ("ALTER TABLE versions ADD COLUMN clients TEXT",),  # and new tables, `clients` and `blocked_clients`
     8: (),  # what a page showed takes less room
+    9: (),  # a new table, `judgements`
 }
 
 

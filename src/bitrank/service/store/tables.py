@@ -38,6 +38,16 @@ items = sa.Table(
     _required("payload", sa.Text),
     _required("changed", sa.BigInteger, index=True),
 )
+# Judged queries that the API added or changed, with (item, grade, pinned) as JSON. One without items hides that of the
+# collection's folder.
+judgements = sa.Table(
+    "judgements",
+    metadata,
+    sa.Column("query", sa.String(400), primary_key=True),
+    _required("code", sa.LargeBinary),
+    _required("items", sa.Text),
+    _required("changed", sa.BigInteger, index=True),
+)
 profiles = sa.Table(
     "profiles",
     metadata,

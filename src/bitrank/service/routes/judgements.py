@@ -1,0 +1,87 @@
+"""Routes of judgements: what an operator says that a query wants."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import APIRouter, HTTPException, Query
+
+from bitrank.service import schemas
+from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
+from bitrank.service.routes.search import query_of
+from bitrank.service.service import Service
+from bitrank.service.store.judgements import Judged
+from bitrank.service.store.requests import Outcome
+
+
+def routes(service: Service) -> APIRouter:
+    """Create the routes that list, add and remove judgements."""
+    router = APIRouter(tags=["judgements"], responses=PROBLEMS)
+    collection, store, remembered = service.collection, service.store, service.remembered
+
+    @router.get("/judgements")
+    def listed(
+        offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+        limit: Annotated[int, Query(ge=1, le=schemas.MAX_BATCH)] = 20,
+    ) -> schemas.JudgementList:
+        """List judged queries and the items that they name."""
+        shown = [
+            schemas.JudgedQuery(
+                query=query,
+                items=[
+                    schemas.JudgedItem(id=item, grade=grade, pinned=pinned) for item, (grade, pinned) in items.items()
+                ],
+            )
+            for query, _, items in remembered.listed(offset, limit)
+        ]
+        return schemas.JudgementList(total=len(remembered), judgements=shown)
+
+    def read(judgement: schemas.NewJudgement) -> Judged:
+        asked = query_of(collection, judgement)
+        missing = collection.missing([item.id for item in judgement.items])
+        if missing:
+            raise HTTPException(404, f"no item {missing[0]} in this collection")
+        name = judgement.query or remembered.name_of(asked)
+        items = {item.id: (item.grade, judgement.pinned) for item in judgement.items}
+        return Judged(name, asked.code.tobytes(), items)
+
+    @router.post("/judgements", status_code=201)
+    def add(body: schemas.NewJudgements, once: Once) -> schemas.Judgements:
+        """Remember what queries want, all or none; each query joins the list of its name, or of its code."""
+        once = with_body(once, body)
+        with refusals():
+            done = store.requests.outcome(once)
+            if done is not None:
+                return schemas.Judgements(**done)
+            remembered.refresh()
+            batch = [read(each) for each in body.judgements]
+
+        def write(connection: sa.Connection) -> Outcome:
+            remembered.join(connection, batch)
+            return {"queries": [each.query for each in batch]}
+
+        outcome = store.requests.once(once, write)
+        with after_commit():
+            remembered.refresh()
+        return schemas.Judgements(**outcome)
+
+    @router.delete("/judgements", status_code=204)
+    def remove(query: Annotated[schemas.QueryName, Query()], once: Once) -> None:
+        """Forget a judged query."""
+        with refusals():
+            if store.requests.outcome(once) is not None:
+                return
+            remembered.refresh()
+        if not remembered.holds(query):
+            raise HTTPException(404, f"no judged query {query!r:.80}")
+
+        def write(connection: sa.Connection) -> Outcome:
+            remembered.forget(connection, query)
+            return {}
+
+        store.requests.once(once, write)
+        with after_commit():
+            remembered.refresh()
+
+    return router
