@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+_BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
 
 def complete(
@@ -43,12 +43,11 @@ def complete(
         if getattr(arguments, option.dest) not in (None, []):
             continue
         variable = f"BITRANK_SERVE_{option.dest.upper()}"  # BITRANK_DATA is the folder of data sets
+        value = defaults.get(option.dest, getattr(arguments, option.dest))
         if variable in os.environ:
-            value = _from_text(option, os.environ[variable], variable)
+            value = _checked(option, _from_text(option, os.environ[variable]), variable)
         elif option.dest in table:
-            value = _from_toml(option, table[option.dest], f"{option.dest} of {config}")
-        else:
-            value = defaults.get(option.dest, getattr(arguments, option.dest))
+            value = _checked(option, table[option.dest], f"{option.dest} of {config}")
         setattr(filled, option.dest, value)
     return filled
 
@@ -61,34 +60,22 @@ def _read(path: Path) -> dict[str, Any]:
     return {name.replace("-", "_"): value for name, value in table.items()}
 
 
-def _is_flag(option: argparse.Action) -> bool:
-    return option.nargs == 0
+def _from_text(option: argparse.Action, text: str) -> Any:
+    """A value as a TOML file would give it."""
+    if isinstance(option, argparse._AppendAction):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return _BOOLEANS.get(text.lower(), text) if option.nargs == 0 else text
 
 
-def _is_list(option: argparse.Action) -> bool:
-    return isinstance(option, argparse._AppendAction)
-
-
-def _from_text(option: argparse.Action, text: str, name: str) -> Any:
-    if _is_list(option):
-        return [_convert(option, part.strip(), name) for part in text.split(",") if part.strip()]
-    if not _is_flag(option):
-        return _convert(option, text, name)
-    if text.lower() not in _TRUE + _FALSE:
-        raise ValueError(f"{name} must be true or false, got {text!r}")
-    return text.lower() in _TRUE
-
-
-def _from_toml(option: argparse.Action, value: Any, name: str) -> Any:
-    if _is_flag(option) != isinstance(value, bool):
-        raise ValueError(f"{name} must be {'true or false' if _is_flag(option) else 'no boolean'}, got {value!r}")
-    if _is_flag(option):
-        return value
-    if _is_list(option) != isinstance(value, list):
-        raise ValueError(f"{name} must be {'a list' if _is_list(option) else 'one value'}, got {value!r:.60}")
+def _checked(option: argparse.Action, value: Any, name: str) -> Any:
+    is_flag, is_list = option.nargs == 0, isinstance(option, argparse._AppendAction)
+    if is_flag != isinstance(value, bool):
+        raise ValueError(f"{name} must be {'true or false' if is_flag else 'no boolean'}, got {value!r}")
+    if is_list != isinstance(value, list):
+        raise ValueError(f"{name} must be {'a list' if is_list else 'one value'}, got {value!r:.60}")
     if isinstance(value, list):
         return [_convert(option, str(part), name) for part in value]
-    return _convert(option, str(value), name)
+    return value if is_flag else _convert(option, str(value), name)
 
 
 def _convert(option: argparse.Action, text: str, name: str) -> Any:

@@ -41,15 +41,9 @@ def _info(arguments: argparse.Namespace) -> int:
 
     collection = Collection.load(arguments.collection)
     report = collection.report()
-    facts = {
-        "n_items": report.n_items,
-        "n_bits": report.n_bits,
-        "bytes_per_item": report.bytes_per_item,
-        "hasher": report.hasher,
-        "n_dimensions": report.n_dimensions,
-        "metric": report.metric,
-        "bytes": sum(path.stat().st_size for path in arguments.collection.rglob("*") if path.is_file()),
-    }
+    names = ("n_items", "n_bits", "bytes_per_item", "hasher", "n_dimensions", "metric")
+    facts: dict[str, Any] = {name: getattr(report, name) for name in names}
+    facts["bytes"] = sum(path.stat().st_size for path in arguments.collection.rglob("*") if path.is_file())
     versions = [
         {"number": version.number, "learned_from": version.kind, "ranker": version.ranker}
         for version in collection.versions
@@ -60,6 +54,5 @@ def _info(arguments: argparse.Namespace) -> int:
     print_facts({name: value for name, value in facts.items() if value is not None}, as_json=False)
     for version in versions:
         ranking = f"{version['ranker']} from {version['learned_from']}" if version["ranker"] else "plain"
-        name = f"version {version['number']}"
-        print(f"{name:<20}{ranking}")
+        print_facts({f"version {version['number']}": ranking}, as_json=False)
     return 0
