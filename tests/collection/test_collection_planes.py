@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from bitrank import BitPlanes, Collection
+from bitrank import BitPlanes, Collection, QueryVectorRanker, SignBits
+from bitrank.collection.planes import PlaneQueries
 from bitrank.core.codes import weighted_hamming
+from bitrank.datasets import digits
 
 METRICS = ["cosine", "dot", "l2"]
 RNG = np.random.default_rng(0)
@@ -148,3 +150,86 @@ def test_judged_queries_lift_items():
     found = collection.search(Q, 5).ids
     assert (found[:10, 0] == far[:10]).mean() > 0.8  # similarities are estimates
     assert not (found[10:, 0] == far[10:]).any()
+
+
+def digits_of(n):
+    images, y = digits()
+    return images.reshape(len(images), -1)[:n], y[:n]
+
+
+@pytest.mark.parametrize(
+    "metric", ["l2", pytest.param("cosine", marks=pytest.mark.slow), pytest.param("dot", marks=pytest.mark.slow)]
+)
+def test_labels_are_learned_in_the_space_of_vectors(metric, tmp_path):
+    images, y = digits_of(1400)
+    collection = Collection.from_vectors(images[:1200], bits=2, metric=metric, random_state=0)
+    asked, wanted = images[1200:], y[1200:, None]
+    before = (y[collection.search(asked, 10).ids] == wanted).mean()
+    report = collection.learn(labels=y[:1200])
+    assert (report.version.ranker, collection.ranker.space) == ("QueryVectorRanker", "vectors")
+    results = collection.search(asked, 10, explain=True)
+    assert (y[results.ids] == wanted).mean() > before + 0.01
+    assert (np.diff(results.distances) >= 0).all()
+    collection.save(tmp_path / "c")
+    loaded = Collection.load(tmp_path / "c")
+    assert loaded.search(asked, 10).ids.tolist() == results.ids.tolist()
+    # Where nothing is trusted, the search is the plain one.
+    alone = PlaneQueries.of(collection.hasher, asked)
+    same = collection.hasher.ask_at(collection.hasher.points_of(alone.asked), alone.asked)
+    np.testing.assert_allclose(same.z, alone.asked.z, atol=1e-5)
+
+
+def test_classes_without_labels_keep_their_ranking():
+    images, y = digits_of(1400)
+    collection = Collection.from_vectors(images[:1200], bits=4, metric="l2", random_state=0)
+    new = y[1200:] >= 5
+    asked, wanted = images[1200:], y[1200:, None]
+    before = (y[collection.search(asked, 10).ids] == wanted).mean(axis=1)
+    collection.learn(labels=[label if label < 5 else None for label in y[:1200].tolist()])
+    assert collection.ranker is not None
+    after = (y[collection.search(asked, 10).ids] == wanted).mean(axis=1)
+    assert after[new].mean() > before[new].mean() - 0.08
+    assert after[~new].mean() >= before[~new].mean() - 0.005
+
+
+def test_pairs_are_learned_in_the_space_of_vectors():
+    """Queries are turned: a map that the pairs tell turns them back."""
+    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(40, 40)))[0].astype(np.float32)
+    turned = draw(500, 6) @ (0.6 * turn + 0.4 * np.eye(40, dtype=np.float32))
+    lengths = np.linalg.norm(X, axis=1)
+    near = np.argsort(-(draw(500, 6) @ X.T) / lengths, axis=1)[:, :10]
+    pairs = [(row, item) for row in range(400) for item in near[row].tolist()]
+    collection = Collection.from_vectors(X, bits=4, random_state=0)
+
+    def found():
+        ids = collection.search(turned[400:], 10).ids.tolist()
+        return np.mean([len(set(a) & set(b)) / 10 for a, b in zip(ids, near[400:].tolist(), strict=True)])
+
+    before = found()
+    report = collection.learn(pairs=pairs, queries=turned[:400])
+    assert report.learned.accepted, str(report)
+    assert found() > before + 0.1
+    reals = collection.queries_for(turned[:2])
+    assert reals.weights.shape == (2, collection.n_bits)
+
+
+def test_a_ranker_of_points_is_used_and_checked():
+    images, y = digits_of(600)
+    collection = Collection.from_vectors(images, bits=2, metric="l2", random_state=0)
+    planes = collection.hasher
+    points = planes.points(collection.codes())
+    assert points.shape == (600, planes.n_point_)
+    ranker = QueryVectorRanker(n_steps=20, random_state=0, space="vectors")
+    ranker.fit(points, y, queries=planes.points_of(planes.ask(images)))
+    assert ranker.score(points, y) > 0.3
+    assert collection.use(ranker).ranker == "QueryVectorRanker"
+    assert (y[collection.search(images[:50], 10).ids] == y[:50, None]).mean() > 0.8
+    other = Collection.from_vectors(images[:, :40] + 0.1, bits=2, random_state=0)
+    with pytest.raises(ValueError, match=r"ranker must be of the \d+ numbers of a point of the collection, got one of"):
+        other.use(ranker)
+    with pytest.raises(ValueError, match='space must be "codes" for a collection whose hasher has no points'):
+        Collection.from_vectors(images, hasher=SignBits()).learn(labels=y, ranker=QueryVectorRanker(space="vectors"))
+    with pytest.raises(ValueError, match=r'space must be "codes" or "vectors", got .bits'):
+        QueryVectorRanker(space="bits").fit(collection.codes(), y)
+    with pytest.raises(ValueError, match="codes must have at least one column"):
+        QueryVectorRanker(space="vectors").fit(points[:, :0], y)

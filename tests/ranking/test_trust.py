@@ -143,11 +143,10 @@ def test_doubt_is_less_where_little_of_the_collection_is_new():
 
 def test_items_of_new_classes_are_told_from_those_of_seen_ones():
     codes, y, _ = clusters()
-    assert Calibration(codes).unlabelled is None
-    assert Calibration(codes, codes[:9]).unlabelled is None
-    items = Calibration(codes[:2000][y[:2000] < 5], codes[2000:]).unlabelled
-    np.testing.assert_array_equal(items.codes, codes[2000:])
-    assert items.newness[y[2000:] >= 5].mean() > 0.75 > 0.4 > items.newness[y[2000:] < 5].mean()
+    assert len(Calibration(codes).newness) == len(Calibration(codes, codes[:9]).newness) == 0
+    newness = Calibration(codes[:2000][y[:2000] < 5], codes[2000:]).newness
+    assert len(newness) == len(codes[2000:])
+    assert newness[y[2000:] >= 5].mean() > 0.75 > 0.4 > newness[y[2000:] < 5].mean()
 
 
 def test_queries_unlike_the_training_queries_are_not_trusted():

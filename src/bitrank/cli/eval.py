@@ -52,6 +52,7 @@ def add_parser(commands: Any) -> None:
 
 def _eval(arguments: argparse.Namespace) -> int:
     from bitrank import Collection  # slow to import
+    from bitrank.collection.planes import over_codes
     from bitrank.evaluation import evaluate_rankings
     from bitrank.ranking import load_ranker
 
@@ -70,7 +71,7 @@ def _eval(arguments: argparse.Namespace) -> int:
     if queries is not None and queries.dtype.kind == "f" and queries.ndim == 2:
         rankings["asymmetric"] = [1.0] * queries.shape[1]
     if collection.ranker is not None:
-        rankings["learned"] = collection.ranker
+        rankings["learned"] = over_codes(collection.ranker, hasher)
     rankings |= {source: read_weights(source) for source in arguments.weights}
     rankings |= {str(path): load_ranker(path) for path in arguments.ranker}
     evaluation = evaluate_rankings(

@@ -19,7 +19,7 @@ from bitrank.collection import promises, remembering
 from bitrank.collection.folder import Change, State, Stored
 from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, as_values, is_numbers
 from bitrank.collection.moment import Lazy, Moment
-from bitrank.collection.planes import PlaneQueries
+from bitrank.collection.planes import PlaneItems, PlaneQueries
 from bitrank.collection.report import PLAIN, CollectionReport, Learned, Version, measure_recall
 from bitrank.collection.results import CollectionResults, Explanation
 from bitrank.collection.vectors import GivenVectors, check_vectors
@@ -411,6 +411,8 @@ class Collection:
         lifted, form = None, queries
         if remembers:  # lifted by linear scores
             plain = self._linear(moment, asked)
+            if asked is not queries and isinstance(queries, PlaneQueries):
+                queries = remembering.with_weights(queries.reals(), self.n_bits)
             queries, scale = ranked = plain if asked is queries else remembering.linear(plain, queries)
             form = queries if isinstance(form, PlaneQueries) else form
         else:
@@ -602,15 +604,19 @@ class Collection:
             moment = self._moment
             if not len(moment.index):
                 raise ValueError("the collection must hold items to learn about, got none")
-            made = learning.make_ranker(ranker, kind, moment.index.n_bits, self._random_state)
+            made = learning.make_ranker(ranker, kind, hasattr(self.hasher, "points"), self._random_state)
+            items = self._items(moment, features, made.space)
             asked = unjudged if kind == "unjudged" else queries
             reals, vectors = (None, None) if asked is None else self._read_queries(moment, asked)
-            reals = reals if vectors is None else self._project(vectors)
+            reals = reals if vectors is None else items.project(vectors)
             evidence = learning.Evidence(kind, given[kind], reals, vectors, query_ids, ignore_unknown)
-            learned_ranker, learned, taught = learning.learn(made, self._items(moment, features), evidence)
+            learned_ranker, learned, taught = learning.learn(made, items, evidence)
             offset: float | None = None
             if taught is not None:
                 codes = self._codes_of(moment, queries)
+                if made.space == "vectors" and vectors is not None:
+                    hasher: Any = self.hasher
+                    taught = taught.of_planes(PlaneQueries.of(hasher, vectors))
                 plain = self._linear(moment, self._plain(moment, reals, vectors))
                 judgements = remembering.judged_pairs(moment, moment, codes, taught, query_ids)
                 accepted = learned_ranker is not None
@@ -647,8 +653,13 @@ class Collection:
         n_bits = getattr(ranker, "n_bits_", None)
         if n_bits is None:
             raise ValueError(f"ranker must be a fitted ranker, got {ranker!r:.60}")
-        if n_bits != self.n_bits:
-            raise ValueError(f"ranker must be of the {self.n_bits} bits of the collection, got one of {n_bits} bits")
+        hasher: Any = self.hasher
+        if ranker.space == "vectors" and hasattr(hasher, "n_point_"):
+            wanted, unit = hasher.n_point_, "numbers of a point"
+        else:
+            wanted, unit = self.n_bits, "bits"
+        if n_bits != wanted:
+            raise ValueError(f"ranker must be of the {wanted} {unit} of the collection, got one of {n_bits} {unit}")
         new = Lazy("ranker", copy.deepcopy(ranker))
         with self._writing:
             moment = self._moment
@@ -1078,13 +1089,18 @@ class Collection:
         if isinstance(Q, Queries):
             return Q, Q, Q.trust
         queries, vectors = self._read_queries(moment, Q)
-        plain = (
-            self._plain(moment, queries, vectors) if moment.ranker is None or remembering.is_active(moment) else None
-        )
-        if moment.ranker is None:
+        ranker: Any = None if moment.ranker is None else moment.ranker.get()
+        in_vectors = ranker is not None and ranker.space == "vectors"
+        needs_plain = ranker is None or in_vectors or remembering.is_active(moment)
+        plain = self._plain(moment, queries, vectors) if needs_plain else None
+        if ranker is None:
             return plain, plain, None
-        reals = queries if vectors is None else self._project(vectors)
-        ranker = moment.ranker.get()
+        hasher: Any = self.hasher
+        if in_vectors and vectors is not None:
+            asked = plain if isinstance(plain, PlaneQueries) else PlaneQueries.of(hasher, vectors)
+            learned, trust = asked.learned(ranker, PlaneItems(hasher, moment.index))
+            return plain, learned if asked is plain else learned.reals(), trust
+        reals = queries if vectors is None else hasher.project(vectors)
         features = None if vectors is None else ranker.features_of(vectors)
         queries = ranker.queries_for(reals, features=features, collection=moment.index)
         return plain, queries, queries.trust
@@ -1129,11 +1145,6 @@ class Collection:
         if self._hasher is not None or array.ndim != 2 or array.shape[1] != n_bits or array.dtype.kind not in "fiu":
             raise ValueError(f"queries must be {self._wanted()}, got shape {array.shape} of {array.dtype}")
         return check_vectors(array, "queries"), None
-
-    def _project(self, vectors: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        hasher: Any = self.hasher
-        reals: npt.NDArray[np.float32] = hasher.project(vectors)
-        return reals
 
     def _wanted(self) -> str:
         codes = f"packed codes of {self.bytes_per_item} bytes"
@@ -1185,7 +1196,7 @@ class Collection:
             raise ValueError(f"X must have {self._n_dimensions} columns, got {vectors.shape[1]}")
         return self._hasher.get().transform(vectors), vectors
 
-    def _items(self, moment: Moment, features: npt.ArrayLike | None) -> Any:
+    def _items(self, moment: Moment, features: npt.ArrayLike | None, space: str) -> Any:
         """The items in the order of ids, with their vectors where they are at hand."""
         from bitrank.collection.learning import Items
 
@@ -1209,9 +1220,14 @@ class Collection:
             rows = places[np.searchsorted(numbers, np.maximum(found, 0), sorter=places) % max(1, len(numbers))]
             return np.where(found < 0, -1, rows)
 
-        project = None if self._hasher is None else self._hasher.get().project
+        hasher: Any = self.hasher
         codes = moment.index.codes(numbers)
-        return Items(codes, moment.index.n_bits, vectors, moment.index, project, rows_of, moment.ids.ids(moment.index))
+        more = rows_of, moment.ids.ids(moment.index)
+        if space == "vectors":
+            points, items = hasher.points(codes), PlaneItems(hasher, moment.index)
+            return Items(points, hasher.n_point_, vectors, items, lambda X: hasher.points_of(hasher.ask(X)), *more)
+        project = None if hasher is None else hasher.project
+        return Items(codes, moment.index.n_bits, vectors, moment.index, project, *more)
 
     def _use(self, kind: str, ranker: Lazy | None, facts: dict[str, Any] | None = None) -> Version:
         """Rank by a new version from the next search on."""

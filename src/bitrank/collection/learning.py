@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from bitrank.collection.report import Learned
 from bitrank.core.arrays import to_array
-from bitrank.core.codes import signs
-from bitrank.core.types import Codes, Rows, Weights
-from bitrank.ranking.evidence.kinds import TooLittleEvidenceError
+from bitrank.core.types import Rows, Weights
+from bitrank.ranking.evidence.kinds import TooLittleEvidenceError, as_vectors
 from bitrank.ranking.gate.folds import rare_rows
 from bitrank.ranking.gate.report import Report
 
 if TYPE_CHECKING:
     from bitrank.clicks import LoggedPage
+    from bitrank.collection.planes import PlaneQueries
     from bitrank.ranking import Ranker
 
 KINDS = ("labels", "pairs", "constraints", "clicks", "unjudged")
@@ -31,11 +31,11 @@ _NEEDS = {"clicks": "pairs", "unjudged": "vectors"}  # the kind of evidence that
 class Items(NamedTuple):
     """The items of a collection that something is learned about, in the order in which they were added."""
 
-    codes: Codes
-    n_bits: int
+    codes: Any  # or points, in the space of vectors
+    n_bits: int  # or numbers of a point
     vectors: npt.NDArray[Any] | None  # where they are at hand
     collection: Any  # what will be searched, for rankers that compare queries with it
-    project: Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]] | None
+    project: Any  # from vectors to reals of queries, or None
     rows_of: Callable[[Any], Rows]  # row in this order of ids; -1 for unknown ones
     ids: npt.NDArray[Any]
 
@@ -45,6 +45,11 @@ class Taught(NamedTuple):
 
     pairs: Rows
     folds: list[tuple[Rows, Rows, Weights]]
+
+    def of_planes(self, queries: PlaneQueries) -> Taught:
+        """What was learned at points, as reals per bit."""
+        folds = [(rows, some, queries.part(some).at(points).reals()) for rows, some, points in self.folds]
+        return self._replace(folds=folds)
 
 
 class Evidence(NamedTuple):
@@ -58,8 +63,8 @@ class Evidence(NamedTuple):
     ignore_unknown: bool = False
 
 
-def make_ranker(ranker: Any, kind: str, n_bits: int, random_state: Any) -> Ranker:
-    """A new ranker, by name or as a copy of one, that learns from a kind of evidence."""
+def make_ranker(ranker: Any, kind: str, has_points: bool, random_state: Any) -> Ranker:
+    """A new ranker, by name or as a copy of one, that learns from a kind of evidence: from points, where it can."""
     from sklearn.base import clone
 
     from bitrank.ranking.ranker import Ranker
@@ -72,6 +77,8 @@ def make_ranker(ranker: Any, kind: str, n_bits: int, random_state: Any) -> Ranke
         made: Ranker = ranker_class(ranker)()
         if "random_state" in made.get_params():
             made.set_params(random_state=random_state)
+        if has_points and kind in ("labels", "pairs") and "space" in made.get_params():
+            made.set_params(space="vectors")
     elif isinstance(ranker, Ranker):
         made = clone(ranker)
     else:
@@ -80,14 +87,17 @@ def make_ranker(ranker: Any, kind: str, n_bits: int, random_state: Any) -> Ranke
     if needs not in made.learns_from:
         able = [name for name in RANKERS if needs in ranker_class(name).learns_from]
         raise ValueError(f"ranker must learn from {kind}, as {', '.join(able)} do, got {type(made).__name__}")
-    if made.n_bits not in (None, n_bits):
-        raise ValueError(f"ranker must be for the {n_bits} bits of the collection, got one for {made.n_bits}")
-    return made.set_params(n_bits=n_bits)  # type: ignore[no-any-return]
+    if made.space == "vectors" and not has_points:
+        raise ValueError('space must be "codes" for a collection whose hasher has no points, got "vectors"')
+    return made
 
 
 def learn(ranker: Ranker, items: Items, evidence: Evidence) -> tuple[Ranker | None, Learned, Taught | None]:
     """Learn and judge; the ranker is None where the gate, or too little evidence, refuses what was learned."""
     start, notes, refusal, gate, taught = time.perf_counter(), list[str](), None, Report(), None
+    if ranker.n_bits not in (None, items.n_bits):
+        raise ValueError(f"ranker must be for the {items.n_bits} bits of the collection, got one for {ranker.n_bits}")
+    ranker.set_params(n_bits=items.n_bits)
     try:
         taught = _FITS[evidence.kind](ranker, items, evidence, notes)
         gate = ranker.report_
@@ -114,10 +124,10 @@ def _fit_labels(ranker: Ranker, items: Items, evidence: Evidence, notes: list[st
     if items.vectors is not None and items.project is not None:
         vectors = items.vectors[labelled]
         options["queries"] = items.project(vectors)
-        if "features" in ranker.learns_from:
+        if "features" in ranker.learns_from and ranker.space == "codes":
             options["features"] = vectors
     elif items.project is not None:
-        options["queries"] = signs(codes, items.n_bits)
+        options["queries"] = as_vectors(codes, items.n_bits)
         notes.append("the vectors are not at hand: labels were learned from reals decoded from the codes")
     if len(y) < len(items.codes):
         notes.append(f"{len(items.codes) - len(y)} of {len(items.codes)} items have no label")
@@ -175,7 +185,7 @@ def _fit_pairs(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str
 
 
 def _fit_checked_pairs(
-    ranker: Ranker, codes: Codes, pairs: Rows, queries: Any, vectors: npt.NDArray[Any] | None = None
+    ranker: Ranker, codes: Any, pairs: Rows, queries: Any, vectors: npt.NDArray[Any] | None = None
 ) -> Taught:
     from bitrank.ranking.evidence.pairs import check_pairs
 
@@ -184,7 +194,8 @@ def _fit_checked_pairs(
     n = int(((informative > 0) & (informative < len(codes))).sum())
     if n < 2:
         raise TooLittleEvidenceError(f"judgements of at least two queries are needed to hold one out, got {n}")
-    features = {} if vectors is None or "features" not in ranker.learns_from else {"features": vectors}
+    with_features = vectors is not None and "features" in ranker.learns_from and ranker.space == "codes"
+    features = {"features": vectors} if with_features else {}
     taught = Taught(check_pairs(pairs, len(codes), len(queries)), [])
     ranker.fit_pairs(codes, taught.pairs, queries=queries, beside=lambda *fold: taught.folds.append(fold), **features)
     return taught

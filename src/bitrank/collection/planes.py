@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.core.codes import signs
 from bitrank.core.types import Ids, Weights
 from bitrank.index import Index
 from bitrank.index.index import ReadResults
@@ -18,8 +19,23 @@ from bitrank.index.reading import KS, Calibration, Searches
 if TYPE_CHECKING:
     from bitrank.hashing import BitPlanes
     from bitrank.hashing.axes import Asked
+    from bitrank.ranking.ranker import Ranker
 
 _PER_RESULT = 4  # rows ordered by their estimates
+
+
+class PlaneItems:
+    """Items of an index as rankers in the space of vectors see them."""
+
+    def __init__(self, planes: BitPlanes, index: Index) -> None:
+        self._planes, self.index = planes, index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def sample(self, n: int) -> npt.NDArray[np.float32]:
+        """Draw n items."""
+        return self._planes.points(self.index.sample(n))
 
 
 @dataclass(frozen=True)
@@ -37,10 +53,20 @@ class PlaneQueries:
     def __len__(self) -> int:
         return len(self.asked.z)
 
-    def part(self, rows: slice) -> PlaneQueries:
+    def part(self, rows: slice | Ids) -> PlaneQueries:
         """Some of the queries."""
         z, scale, offset = self.asked
         return type(self)(self.planes, type(self.asked)(z[rows], scale[rows], offset[rows]))
+
+    def learned(self, ranker: Ranker, collection: Any) -> tuple[PlaneQueries, Weights | None]:
+        """What a ranker in the space of vectors asks in their place, and its trust in them."""
+        queries = ranker.queries_for(self.planes.points_of(self.asked), collection=collection)
+        points = signs(queries.codes, ranker.n_bits_) * queries.weights
+        return self.at(points), queries.trust
+
+    def at(self, points: npt.NDArray[np.float32]) -> PlaneQueries:
+        """Queries at other points."""
+        return type(self)(self.planes, self.planes.ask_at(points, self.asked))
 
     def reals(self) -> Weights:
         """One real per bit."""
@@ -106,3 +132,14 @@ class PlaneQueries:
         out = planes.distances(scores)
         out[ids < 0] = np.inf
         return out
+
+
+def over_codes(ranker: Any, hasher: Any) -> Any:
+    """A ranker as it ranks codes of a hasher: itself, unless it learned in the space of vectors."""
+    if ranker is None or ranker.space != "vectors" or hasattr(ranker, "planes"):
+        return ranker
+    if getattr(hasher, "n_point_", None) != ranker.n_bits_:
+        raise ValueError(f"ranker must have learned from the points of the hasher, got one of {ranker.n_bits_} numbers")
+    from bitrank.collection.plane_ranker import PlaneRanker  # slow to import
+
+    return PlaneRanker(hasher, ranker)

@@ -17,6 +17,7 @@ from bitrank.core.types import Codes, Estimates
 from bitrank.hashing.axes import FAMILIES, Asked, Axes, Floats, Reals
 from bitrank.hashing.hasher import Hasher
 from bitrank.hashing.layout import Layout, Number
+from bitrank.hashing.pca import random_rotation
 from bitrank.hashing.rehearsal import learn_layout
 
 METRICS = ("cosine", "dot", "l2")
@@ -96,10 +97,26 @@ class BitPlanes(Hasher):
             raise ValueError(f"metric must be one of {METRICS}, got {self.metric!r}")
         return getattr(self, "n_bits_", 0)
 
+    def fit_family(self, X: npt.ArrayLike, family: str | None) -> Self:
+        """Fit with axes of a family, which else is chosen.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(100, 16))
+        >>> BitPlanes(metric="l2").fit_family(X, "random").family_
+        'random'
+        """
+        self._wanted_family = family
+        try:
+            return self.fit(X)
+        finally:
+            del self._wanted_family
+
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         self._check_lengths(X)
+        wanted = getattr(self, "_wanted_family", None)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = learn_layout(X, self.metric, float(self.bits), check_random_state(self.random_state))
+            found = learn_layout(X, self.metric, float(self.bits), check_random_state(self.random_state), wanted)
         layout, axes = found.layout, found.layout.axes
         family, length = FAMILIES.index(found.family), axes.length
         sizes = layout.n_bits, layout.n_scanned, found.shortlist
@@ -267,8 +284,75 @@ class BitPlanes(Hasher):
         -------
         vectors : float32 array of shape (n, n_features)
         """
-        codes = check_codes(codes, self.n_bits_)
-        return self._layout.decode(codes, signs(codes, self.n_bits_))
+        return self._layout.decode(check_codes(codes, self.n_bits_))
+
+    def points(self, codes: Codes) -> Reals:
+        """Items as vectors to learn from, in a space where the products with queries rank.
+
+        These are decoded vectors less the centre, turned at random and of a mean square about one, and a last number
+        for what the score owes to the item alone.
+
+        Parameters
+        ----------
+        codes : uint8 array of shape (n, n_bytes)
+
+        Returns
+        -------
+        points : float32 array of shape (n, n_point_)
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(100, 16))
+        >>> planes = BitPlanes(metric="l2", random_state=0).fit(X)
+        >>> items, queries = planes.points(planes.transform(X)), planes.points_of(planes.ask(X))
+        >>> bool(((queries @ items.T).argmax(axis=1) == np.arange(100)).mean() > 0.95)
+        True
+        """
+        turn, scale = self._turn()
+        coordinates = self._layout.coordinates(check_codes(codes, self.n_bits_))
+        typical = -0.5 if self.metric == "l2" else 0.0  # a constant of the query less
+        return np.column_stack([coordinates[:, :-1] @ turn * scale, (coordinates[:, -1] - typical) * (scale * scale)])
+
+    def points_of(self, asked: Asked) -> Reals:
+        """Queries in the space of `points`."""
+        turn, scale = self._turn()
+        return np.column_stack([asked.y @ turn, asked.beta / scale])
+
+    def ask_at(self, points: Reals, asked: Asked) -> Asked:
+        """What queries at other points ask, estimates being scaled as before: the inverse of `points_of`."""
+        turn, scale = self._turn()
+        return asked._replace(z=np.column_stack([points[:, :-1] @ turn.T, points[:, -1] * scale]))
+
+    def error(self, X: npt.ArrayLike) -> float:
+        """Share of the variance of vectors around the centre that their levels do not hold.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(100, 16))
+        >>> planes = BitPlanes(metric="l2", random_state=0).fit(X)
+        >>> planes.error(X) < planes.error(2 * X) < 1
+        True
+        """
+        axes, vectors = self._layout.axes, self._vectors(X)
+        measured = axes.measure(vectors)
+        missed = measured.a.astype(np.float64)
+        missed[:, : axes.m] -= axes.decoded(axes.quantise(measured.a), self._layout.bits)
+        whole, size = np.einsum("ij,ij->i", measured.a, measured.a, dtype=np.float64), measured.size**2
+        return float(np.einsum("ij,ij,i->", missed, missed, size) / max(float(whole @ size), 1e-300))
+
+    @property
+    def n_point_(self) -> int:
+        """Length of a point."""
+        return self._layout.axes.m + 1
+
+    def _turn(self) -> tuple[Reals, np.float32]:
+        """A rotation of the axes that have bits, the same for as many axes, and the scale of items."""
+        if not hasattr(self, "_turned"):
+            axes = self._layout.axes
+            rest = 1.0 if self.metric == "l2" else max(0.05, 1 - float(axes.center @ axes.center))
+            turn = random_rotation(axes.m, np.random.RandomState(0)).astype(np.float32)
+            self._turned = turn, np.float32(np.sqrt(axes.m / rest))
+        return self._turned
 
     def prefix(self, n_bytes: int) -> Self:
         """Return the hasher whose codes are the first bytes of this one's.

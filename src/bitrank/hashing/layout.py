@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
+from bitrank.core.codes import signs
 from bitrank.core.types import Codes, n_bytes
 from bitrank.hashing.axes import Asked, Axes, Floats, Ints, Reals
 
@@ -177,16 +179,26 @@ class Layout:
         scores: Reals = (out * asked.scale[:, None] + asked.offset[:, None]).astype(np.float32)
         return scores
 
-    def decode(self, codes: Codes, signs: Reals) -> Reals:
+    def coordinates(self, codes: Codes) -> Reals:
+        """Items as queries meet them: products with z, of shape (n, m + 1), are what `estimates` scales."""
+        out = np.empty((len(codes), self.axes.m + 1), np.float32)
+        places = self._columns, np.arange(self.n_bits)
+        place = scipy.sparse.csr_array((self._weights, places), shape=(self.axes.m + 1, self.n_bits))
+        for start in range(0, len(codes), _ROWS_PER_BLOCK):
+            block = codes[start : start + _ROWS_PER_BLOCK]
+            values = (place @ signs(block, self.n_bits).T).T
+            values[:, -1] += self.used_w.middle
+            values /= self.f_of(block)[:, None]
+            values[:, -1] += self.t0
+            out[start : start + _ROWS_PER_BLOCK] = values
+        return out
+
+    def decode(self, codes: Codes) -> Reals:
         """Vectors whose products with queries are the estimates."""
-        axes, f = self.axes, self.f_of(codes)[:, None].astype(np.float64)
-        place = np.zeros((self.n_bits, axes.m + 1), np.float32)
-        place[np.arange(self.n_bits), self._columns] = self._weights
-        values = signs @ place
-        out: Floats = values[:, :-1] / f @ axes.axes[:, : axes.m].T
+        axes, values = self.axes, self.coordinates(codes).astype(np.float64)
+        out: Floats = values[:, :-1] @ axes.axes[:, : axes.m].T
         if axes.along:  # g, the product with the centre, is stored by itself
-            g = (values[:, -1:] + self.used_w.middle) / f + self.t0
             length2 = axes.center @ axes.center
-            out += (g - (out @ axes.center)[:, None]) / length2 * axes.center
+            out += (values[:, -1:] - (out @ axes.center)[:, None]) / length2 * axes.center
         vectors: Reals = ((out + axes.center) * axes.length).astype(np.float32)
         return vectors

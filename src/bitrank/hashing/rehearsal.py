@@ -160,22 +160,19 @@ class Rehearsal:
         return means
 
 
-def choose_family(
-    X: npt.NDArray[Any], metric: str, budget: int, random: np.random.RandomState
-) -> tuple[str, dict[str, float]]:
+def choose_family(X: npt.NDArray[Any], metric: str, budget: int, random: np.random.RandomState) -> str:
     """The family of axes with the best recall for rows that they were not fitted on; principal ones where equal."""
     rows = random.permutation(len(X))[:_ROWS_OF_FAMILIES]
     n_asked = min(_QUERIES, len(rows) // 5)
     if n_asked < 10:
-        return "principal", {}
+        return "principal"
     sample = X[rows]
     places = np.arange(len(rows))
     recalls = {}
     for family in FAMILIES:
         axes = fit_axes(sample[n_asked:], metric, family, budget, random)
         recalls[family] = Rehearsal(axes, sample, places[:n_asked], places[n_asked:], len(X)).whole_recall()
-    best = max(recalls, key=lambda family: recalls[family] - _LEAST_GAIN * (family != "principal"))
-    return best, recalls
+    return max(recalls, key=lambda family: recalls[family] - _LEAST_GAIN * (family != "principal"))
 
 
 class Learned(NamedTuple):
@@ -188,11 +185,13 @@ class Learned(NamedTuple):
     recall: float
 
 
-def learn_layout(X: npt.NDArray[Any], metric: str, bits: float, random: np.random.RandomState) -> Learned:
-    """Learn axes, numbers and the order of bits."""
+def learn_layout(
+    X: npt.NDArray[Any], metric: str, bits: float, random: np.random.RandomState, family: str | None = None
+) -> Learned:
+    """Learn axes, of the best family unless one is given, numbers and the order of bits."""
     n, d = X.shape
     budget = max(1, round(bits * d))
-    family, _ = choose_family(X, metric, budget, random)
+    family = family or choose_family(X, metric, budget, random)
     axes = fit_axes(X, metric, family, budget, random)
     rows = random.permutation(n)[:_QUERIES]
     most = max(1000, min(_MOST_ROWS, _MOST_NUMBERS // d))

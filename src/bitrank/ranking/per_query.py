@@ -11,7 +11,7 @@ import numpy as np
 from bitrank.core.archives import Archive
 from bitrank.core.checks import check_codes
 from bitrank.core.types import Codes, Queries, Weights
-from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows
+from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows, as_codes
 from bitrank.ranking.gate.folds import Validation
 from bitrank.ranking.ranker import Ranker
 from bitrank.ranking.trust import MOST_ROWS, Calibration, Calibrations, Doubt
@@ -39,13 +39,14 @@ class PerQueryRanker(Ranker):
 
     def _samples(self, evidence: LabelEvidence | PairEvidence, random: np.random.Generator) -> tuple[str, Codes, Codes]:
         """The kind of evidence, and codes to tell the trust of queries from: of the evidence, and of the collection."""
-        codes = evidence.queries.codes
+        # Points of codes are compared with each other, not with points of vectors.
+        codes = evidence.queries.codes if evidence.codes.dtype == np.uint8 else as_codes(evidence.codes)
         if isinstance(evidence, PairEvidence):
-            codes = codes[np.unique(evidence.pairs[evidence.pairs[:, 2] > 0, 0])]
+            codes = evidence.queries.codes[np.unique(evidence.pairs[evidence.pairs[:, 2] > 0, 0])]
         sample = codes[random.permutation(len(codes))[:MOST_ROWS]]
         if isinstance(evidence, PairEvidence):
             return "pairs", sample, sample[:0]
-        return "labels", sample, sample[:0] if evidence.collection is None else evidence.collection
+        return "labels", sample, sample[:0] if evidence.collection is None else as_codes(evidence.collection)
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         return self._vectors_for(queries, features, self._trust(queries, features, collection))
@@ -70,7 +71,7 @@ class PerQueryRanker(Ranker):
             kept = self._calibrations = self.sample_, Calibrations()
 
         def make(codes: Codes) -> Calibration:
-            return Calibration(self.sample_, codes, self.learned_from_, self._doubt())
+            return Calibration(self.sample_, as_codes(codes), self.learned_from_, self._doubt())
 
         if collection is not None and self.learned_from_ != "pairs":
             return kept[1].of(collection, self.n_bits_, make)

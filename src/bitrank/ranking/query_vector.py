@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -19,7 +19,15 @@ from bitrank.core.checks import check_count, class_numbers
 from bitrank.core.codes import signs, split_vectors
 from bitrank.core.types import Codes, Queries, Rows, Weights
 from bitrank.ranking.decoder import learn_decoder
-from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows, VectorEvidence
+from bitrank.ranking.evidence.kinds import (
+    LabelEvidence,
+    Matrix,
+    PairEvidence,
+    QueryRows,
+    VectorEvidence,
+    as_codes,
+    as_vectors,
+)
 from bitrank.ranking.gate import choose as gate
 from bitrank.ranking.gate.judge import Factor, mean_one
 from bitrank.ranking.gate.report import Report
@@ -73,6 +81,10 @@ class QueryVectorRanker(PerQueryRanker):
     validation : {"rows", "classes"}, default="rows"
         What is held out: rows of every class, or whole classes where future classes will be new.
     random_state : int, RandomState instance or None, default=None
+    space : {"codes", "vectors"}, default="codes"
+        "vectors": items and queries are rows of reals whose products rank, `BitPlanes.points` and
+        `BitPlanes.points_of`; n_bits is the length of these rows. A map of them has as many parameters at any number
+        of bits, and learns from what the codes tell of the items.
 
     Attributes
     ----------
@@ -111,6 +123,7 @@ class QueryVectorRanker(PerQueryRanker):
 
     n_hidden: int = 256
     n_steps: int = 400
+    space: Literal["codes", "vectors"] = "codes"
 
     @classmethod
     def from_network(cls, network: Network, sample: Codes, collection: Codes, *, learned_from: str) -> Self:
@@ -128,6 +141,8 @@ class QueryVectorRanker(PerQueryRanker):
         return self._fit_networks(_PairLearner(self, evidence))
 
     def _fit_vectors(self, evidence: VectorEvidence) -> Report:
+        if self.space != "codes":
+            raise ValueError(f'space must be "codes" to learn from vectors, got {self.space!r}')
         random = self._random()
         random.integers(2**31)  # as learners do, for a seed
         bits, full, report = learn_decoder(evidence, random)
@@ -138,6 +153,11 @@ class QueryVectorRanker(PerQueryRanker):
     def _fit_networks(self, learner: _Learner) -> Report:
         """Choose and learn the networks for bare codes, for queries as they were given, and for reals alone."""
         evidence, kinds = learner.evidence, learner.kinds
+        if self.space == "vectors":
+            report = learner.choose(evidence, kinds)
+            full = learner.network(report)
+            self._keep(full, full, full, *self._samples(evidence, learner.random))
+            return report
         codes_alone = evidence._replace(queries=QueryRows(evidence.queries.codes, None), features=None)
         report = learner.choose(codes_alone if len(kinds) > 1 else evidence, ["bits"])
         bits = full = learner.network(report)
@@ -208,6 +228,8 @@ class QueryVectorRanker(PerQueryRanker):
         learned = mean_one(bits * network(phi))
         learned *= share
         mixed += learned
+        if self.space == "vectors" and queries.magnitudes is not None:  # which an estimate adds a constant to
+            mixed *= queries.magnitudes.mean(axis=1, keepdims=True)
         return Queries(*split_vectors(bits * mixed.astype(np.float32)), trust)
 
     def _to_archive(self) -> Archive:
@@ -220,6 +242,7 @@ class QueryVectorRanker(PerQueryRanker):
 
     @classmethod
     def _from_archive(cls, archive: Archive) -> Self:
+        archive.params.setdefault("space", "codes")  # which older files lack
         bits, full = Network.take(archive, "bits"), Network.take(archive, "full")
         if "reals_part" in archive.facts:
             reals = Network.take(archive, "reals")
@@ -240,10 +263,12 @@ class _Learner:
     def __init__(self, ranker: QueryVectorRanker, evidence: Any) -> None:
         for name in ("n_steps", "n_hidden"):
             check_count(name, getattr(ranker, name), 1)
+        if ranker.space not in ("codes", "vectors"):
+            raise ValueError(f'space must be "codes" or "vectors", got {ranker.space!r}')
         self.ranker, self.evidence, self.random = ranker, evidence, ranker._random()
         self.seed = int(self.random.integers(2**31))  # of the folds
         reals = evidence.queries.magnitudes is not None
-        self.inputs = {"bits": Inputs.learn(False, None, self.random)}
+        self.inputs = {"bits": Inputs.learn(False, None, self.random)} if ranker.space == "codes" else {}
         if reals:
             self.inputs["reals"] = Inputs.learn(True, None, self.random)
         if evidence.features is not None:
@@ -283,7 +308,7 @@ class _Learner:
         """The winner of a report, learned from all rows; without one, a network that has no share."""
         if report.accepted:
             return self.train(report.inputs or "bits", None, "query vectors")._replace(blend=report.blend)
-        return self._start("bits", n_hidden=1)
+        return self._start(self.kinds[0], n_hidden=1)
 
     def _start(self, kind: str, **options: Any) -> Network:
         n_bits, inputs = self.evidence.n_bits, self.inputs[kind]
@@ -314,7 +339,8 @@ class _LabelLearner(_Learner):
     def __init__(self, ranker: QueryVectorRanker, evidence: LabelEvidence) -> None:
         super().__init__(ranker, evidence)
         sample = evidence.codes[self.random.permutation(len(evidence.codes))[:MOST_ROWS]]
-        self.unlabelled = None if evidence.collection is None else Calibration(sample, evidence.collection).unlabelled
+        beside = evidence.collection
+        self.newness = np.zeros(0) if beside is None else Calibration(as_codes(sample), as_codes(beside)).newness
         self._vectors: dict[bytes, Matrix] = {}
 
     def _beside(self, evidence: LabelEvidence, random: np.random.Generator) -> Self:
@@ -357,12 +383,13 @@ class _LabelLearner(_Learner):
         key = rows.tobytes()
         if key not in self._vectors:
             some = some_rows(rows, self.evidence.n_bits, self.random)
-            codes, targets, shares = self.evidence.codes[some], self._targets(some), np.ones(len(some), np.float32)
-            if self.unlabelled is not None:
-                codes = np.vstack([codes, self.unlabelled.codes])
-                targets = np.vstack([targets, np.zeros((len(self.unlabelled.codes), targets.shape[1]), np.float32)])
-                shares = np.concatenate([shares, self.unlabelled.newness])
-            bits = np.pad(signs(codes, self.evidence.n_bits), ((0, 0), (0, 1)), constant_values=1)
+            items, targets, shares = self.evidence.codes[some], self._targets(some), np.ones(len(some), np.float32)
+            n_beside = len(self.newness)
+            if self.evidence.collection is not None and n_beside:
+                items = np.vstack([items, self.evidence.collection[:n_beside]])
+                targets = np.vstack([targets, np.zeros((n_beside, targets.shape[1]), np.float32)])
+                shares = np.concatenate([shares, self.newness])
+            bits = np.pad(as_vectors(items, self.evidence.n_bits), ((0, 0), (0, 1)), constant_values=1)
             self._vectors[key] = logistic(bits, targets, shares, "one against rest")
         return self._vectors[key]
 

@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bitrank.core.archives import Archive, write_archive
-from bitrank.core.codes import distances
 from bitrank.core.estimators import PlainMethods
 from bitrank.core.metrics import average_precision
 from bitrank.core.types import Codes, Queries, Rows, Weights
@@ -34,6 +33,7 @@ from bitrank.ranking.evidence.kinds import (
     check_vector_evidence,
 )
 from bitrank.ranking.examples import ExampleQuery, query_from
+from bitrank.ranking.gate.judge import distances_between
 from bitrank.ranking.gate.report import Report, check_scoring
 from bitrank.ranking.networks.threads import one_blas_thread
 from bitrank.ranking.registry import FORMAT, RANKERS, VERSION, check_archive, ranker_class
@@ -68,6 +68,7 @@ class Ranker(PlainMethods, BaseEstimator):
     """
 
     learns_from: ClassVar[frozenset[str]] = frozenset({"labels"})
+    space: str = field(init=False, default="codes")  # what items are: codes, or vectors
     _ungated_blend: ClassVar[float] = 1.0  # where no gate decides
     # Learned arrays that a file keeps, with a letter per side: "b" for bits. Further facts are JSON values.
     _arrays: ClassVar[dict[str, str]] = {}
@@ -105,7 +106,7 @@ class Ranker(PlainMethods, BaseEstimator):
             those unlike the rows of `codes` stand for classes that have no label yet: as queries they keep their own
             ranking, and a `QueryVectorRanker` teaches labelled queries to pass over them.
         """
-        evidence = check_label_evidence(codes, y, queries, features, self._n_bits())
+        evidence = check_label_evidence(codes, y, queries, features, self._n_bits(), self.space)
         self._check_learns_from("labels", "class labels", features)
         sample = sample_collection(collection, evidence.n_bits)
         return self._learn(self._fit_labels, evidence._replace(collection=sample))
@@ -135,7 +136,9 @@ class Ranker(PlainMethods, BaseEstimator):
             Told what the gate accepted, for every fold: the pairs learned from (rows of those that `check_pairs`
             returns), the queries held out, and what was learned for these, as reals per bit.
         """
-        evidence = check_pair_evidence(codes, pairs, queries, features, self._n_bits())._replace(beside=beside)
+        evidence = check_pair_evidence(codes, pairs, queries, features, self._n_bits(), self.space)._replace(
+            beside=beside
+        )
         self._check_learns_from("pairs", "pairs", features)
         return self._learn(self._fit_pairs, evidence)
 
@@ -235,13 +238,13 @@ class Ranker(PlainMethods, BaseEstimator):
     ) -> float:
         """Mean average precision of every row's search among the other rows, in expectation over ties."""
         check_is_fitted(self, "n_bits_")
-        evidence = check_label_evidence(codes, y, queries, features, self.n_bits_)
-        asked = codes if queries is None else queries
+        evidence = check_label_evidence(codes, y, queries, features, self.n_bits_, self.space)
+        asked = evidence.codes if queries is None else queries
         weighted = self.queries_for(asked, features=features, collection=evidence.codes)
         precisions = []
         for start in range(0, len(evidence.codes), _SCORED_QUERIES):
             part = slice(start, min(start + _SCORED_QUERIES, len(evidence.codes)))
-            to_items = distances(weighted.codes[part], evidence.codes, weighted.weights[part])
+            to_items = distances_between(weighted.codes[part], evidence.codes, weighted.weights[part], self.n_bits_)
             relevant = evidence.y[part, None] == evidence.y
             itself = np.arange(part.stop - start), np.arange(start, part.stop)
             to_items[itself], relevant[itself] = np.inf, False

@@ -55,13 +55,6 @@ class Doubt(NamedTuple):
 NO_DOUBT = Doubt(0.0)
 
 
-class Unlabelled(NamedTuple):
-    """Codes of items without labels, and for each the probability that it is of a kind that no label names."""
-
-    codes: Codes
-    newness: Weights
-
-
 class Calibration:
     """What the trust in a query is told from, made once: two samples, and what their own rows look like in them.
 
@@ -83,6 +76,11 @@ class Calibration:
         What was learned from labels alone buries items of other classes. What was learned beside the unlabelled items
         of a collection does little harm to queries that are like these: without doubt, trust is the probability.
 
+    Attributes
+    ----------
+    newness : float array
+        Probability of the first items of the collection that they are of a kind that no label names; empty without.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -98,7 +96,7 @@ class Calibration:
         self.sample, near_sample = sample, _kernel.Sample(sample)
         self._near_sample, self._near_collection = near_sample, None
         self._curve: Callable[[Floats], Floats]
-        self.unlabelled: Unlabelled | None = None
+        self.newness = np.zeros(0, np.float32)
         self.share = 1.0  # of the collection that is like the training rows
         some = sample[:_CALIBRATION_ROWS]
         if collection is None or len(collection) < _FEWEST_ITEMS or learned_from == "pairs":
@@ -113,7 +111,7 @@ class Calibration:
             self._between(seen, _CLICK_QUANTILES)
             return
         self._fit_curve(seen, of_items)
-        self.unlabelled = Unlabelled(items, (1 - self._curve(of_items)).astype(np.float32))
+        self.newness = (1 - self._curve(of_items)).astype(np.float32)
         least = doubt.probability
         if doubt.newness > 0:
             least *= min(1.0, (1 - self.share) / doubt.newness)
@@ -163,8 +161,9 @@ class Calibrations:
     def of(self, collection: Any, n_bits: int, make: Callable[[Codes], Calibration]) -> Calibration:
         """The calibration with an `Index`, an engine, or packed codes."""
         if _is_sampled(collection):
-            origin, age = collection.age if isinstance(collection, Index) else (collection, time.monotonic())
-            most = _CHANGED * len(collection) if isinstance(collection, Index) else _KEPT_S
+            source = getattr(collection, "index", collection)  # what a view of items is of
+            origin, age = source.age if isinstance(source, Index) else (source, time.monotonic())
+            most = _CHANGED * len(source) if isinstance(source, Index) else _KEPT_S
             made, calibration = self._by_collection.get(origin, (0.0, None))
             if calibration is None or abs(age - made) > most:
                 calibration = make(_sample(collection, n_bits))
@@ -190,13 +189,13 @@ def sample_collection(collection: Any, n_bits: int) -> Codes | None:
 
 
 def _sample(collection: Any, n_bits: int) -> Codes:
-    if _is_sampled(collection):
-        codes = check_codes(collection.sample(MOST_ROWS), n_bits, name="collection")
-    else:
-        codes = check_codes(collection, n_bits, name="collection")
-        codes = codes[sample_rows(len(codes), MOST_ROWS)]
+    codes: Any = collection.sample(MOST_ROWS) if _is_sampled(collection) else collection
+    if getattr(codes, "dtype", None) != np.float32:  # those of the space of vectors are checked where they are made
+        codes = check_codes(codes, n_bits, name="collection")
+    codes = codes[sample_rows(len(codes), MOST_ROWS)]
     # A calibration takes the first of them, and collections are often sorted by class.
-    return codes[np.random.default_rng(0).permutation(len(codes))]
+    mixed: Codes = codes[np.random.default_rng(0).permutation(len(codes))]
+    return mixed
 
 
 def nearness(codes: Codes, sample: _kernel.Sample, among: bool = False) -> Floats:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from bitrank import clicks
 from bitrank.clicks.exploration import draw_by_rank, place_at_random
 from bitrank.clicks.page import CANARY
+from bitrank.collection.planes import over_codes
 from bitrank.collection.remembering import Linear
 from bitrank.core.codes import split_vectors
 from bitrank.core.types import Ids, Queries, Results, Weights
@@ -148,9 +149,10 @@ class Searcher:
             return _weighted(query, np.ones(self._collection.n_bits, np.float32))
         if ranking.ranker is None:
             return _weighted(query, ranking.weights)
-        features = None if query.features is None else ranking.ranker.features_of(query.features)
+        ranker = over_codes(ranking.ranker, self._collection.hasher)
+        features = None if query.features is None else ranker.features_of(query.features)
         calibration = self._calibration(ranking.ranker)
-        return _check_finite(ranking.ranker.queries_for(query.vector, features=features, collection=calibration))
+        return _check_finite(ranker.queries_for(query.vector, features=features, collection=calibration))
 
     def _calibration(self, ranker: Any) -> Any:
         """What the trust in a query is told from: made once per ranker and sample of the collection."""
@@ -161,7 +163,8 @@ class Searcher:
             self._sampled, self._calibrations = sample, WeakKeyDictionary()
         if ranker not in self._calibrations:
             step = max(1, len(sample.codes) // _N_SAMPLED)
-            self._calibrations[ranker] = ranker.calibrate(np.ascontiguousarray(sample.codes[::step]))
+            asked = over_codes(ranker, self._collection.hasher)
+            self._calibrations[ranker] = asked.calibrate(np.ascontiguousarray(sample.codes[::step]))
         return self._calibrations[ranker]
 
     def run(self, plans: list[Plan]) -> list[bytes]:

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank import clicks
 from bitrank.clicks.log import check_clicked
+from bitrank.collection.planes import over_codes
 from bitrank.core.checks import n_threads
 from bitrank.core.types import Weights
 from bitrank.index import Index
@@ -78,7 +79,7 @@ class Service:
     def __init__(
         self, source: Source, url: str, settings: Settings, ranker: Ranker | None = None, link: Link | None = None
     ) -> None:
-        ranker = source.ranker if ranker is None else ranker
+        ranker = over_codes(source.ranker if ranker is None else ranker, source.hasher)
         if ranker is not None and ranker.n_bits_ != source.index.n_bits:
             raise ValueError(f"the ranker must rank codes of {source.index.n_bits} bits, got {ranker.n_bits_}")
         self.settings = settings

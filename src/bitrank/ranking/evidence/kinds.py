@@ -19,6 +19,7 @@ from bitrank.core.checks import (
     check_reals,
     split_reals,
 )
+from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Rows, Weights
 from bitrank.ranking.evidence.constraints import check_constraints
 from bitrank.ranking.evidence.pairs import check_pairs
@@ -42,7 +43,10 @@ class QueryRows(NamedTuple):
 
 
 class LabelEvidence(NamedTuple):
-    """Codes with one class per row, the same rows as queries, and a sample of the collection to be searched."""
+    """Codes with one class per row, the same rows as queries, and a sample of the collection to be searched.
+
+    In the space of vectors, items are rows of reals in place of codes, here and in `PairEvidence`.
+    """
 
     codes: Codes
     y: npt.NDArray[Any]
@@ -87,6 +91,18 @@ class VectorEvidence(NamedTuple):
     n_bits: int
 
 
+def as_vectors(items: Any, n_bits: int) -> Matrix:
+    """Items as vectors that queries are multiplied with: the ±1 of codes, or the rows of reals that they are."""
+    vectors: Matrix = signs(items, n_bits) if items.dtype == np.uint8 else items
+    return vectors
+
+
+def as_codes(items: Any) -> Codes:
+    """Items as codes: the signs of rows of reals."""
+    codes: Codes = items if items.dtype == np.uint8 else np.packbits(items > 0, axis=1)
+    return codes
+
+
 def check_query_rows(queries: Any, n_bits: int, name: str = "queries") -> QueryRows:
     """Check queries: packed codes, or reals of one column per bit, whose signs are a code.
 
@@ -119,9 +135,11 @@ def check_features(
     return array
 
 
-def check_label_evidence(codes: Any, y: Any, queries: Any, features: Any, n_bits: int | None) -> LabelEvidence:
+def check_label_evidence(
+    codes: Any, y: Any, queries: Any, features: Any, n_bits: int | None, space: str = "codes"
+) -> LabelEvidence:
     """Check labelled codes, the rows as queries (the codes by default) and their features."""
-    codes, n_bits, query_rows = _check_codes_and_queries(codes, queries, n_bits)
+    codes, n_bits, query_rows = _check_codes_and_queries(codes, queries, n_bits, space)
     labels = check_labels(y, len(codes))
     if len(query_rows.codes) != len(codes):
         raise ValueError(f"queries must have one row for each of the {len(codes)} codes, got {len(query_rows.codes)}")
@@ -135,9 +153,11 @@ def check_constraint_evidence(codes: Any, rows: Any, queries: Any, n_bits: int |
     return ConstraintEvidence(codes, check_constraints(rows, len(codes), len(query_rows.codes)), query_rows, n_bits)
 
 
-def check_pair_evidence(codes: Any, pairs: Any, queries: Any, features: Any, n_bits: int | None) -> PairEvidence:
+def check_pair_evidence(
+    codes: Any, pairs: Any, queries: Any, features: Any, n_bits: int | None, space: str = "codes"
+) -> PairEvidence:
     """Check judged pairs, the queries that their first column numbers, and the queries' features."""
-    codes, n_bits, query_rows = _check_codes_and_queries(codes, to_array(queries, "queries"), n_bits)
+    codes, n_bits, query_rows = _check_codes_and_queries(codes, to_array(queries, "queries"), n_bits, space)
     matrix = None if features is None else check_features(features, len(query_rows.codes))
     return PairEvidence(codes, check_pairs(pairs, len(codes), len(query_rows.codes)), query_rows, matrix, n_bits)
 
@@ -181,8 +201,13 @@ def blocks(n: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
-def _check_codes_and_queries(codes: Any, queries: Any, n_bits: int | None) -> tuple[Codes, int, QueryRows]:
+def _check_codes_and_queries(
+    codes: Any, queries: Any, n_bits: int | None, space: str = "codes"
+) -> tuple[Any, int, QueryRows]:
     """Codes, their bits (by default one per column of queries that are reals) and queries (by default the codes)."""
+    if space == "vectors":
+        items = check_features(codes, len(codes), n_bits, name="codes", row="item")
+        return items, items.shape[1], check_query_rows(items if queries is None else queries, items.shape[1])
     if n_bits is None and queries is not None:
         array = to_array(queries, "queries")
         n_bits = array.shape[1] if array.dtype.kind == "f" and array.ndim == 2 else None

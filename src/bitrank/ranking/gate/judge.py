@@ -220,13 +220,19 @@ class HeldOutQueries:
 
     def distances(self, part: slice | Rows, items: Codes, weights: Weights | None) -> Distances:
         """Distances of some queries to items."""
-        queries, some = self._flipped(self.queries[part], None if weights is None else weights[part])
-        return distances(queries, items, some).astype(np.float32, copy=False)
+        some = None if weights is None else weights[part]
+        return distances_between(self.queries[part], items, some, self.n_bits).astype(np.float32, copy=False)
 
     def to_rows(self, rows: Rows, weights: Weights | None) -> Distances:
         """Distances from each query to its own list of rows."""
-        queries, weights = self._flipped(self.queries, weights)
-        return distances_to_rows(queries, self.codes, rows, weights)
+        if self.codes.dtype == np.uint8:
+            queries, weights = _flipped(self.queries, weights, self.n_bits)
+            return distances_to_rows(queries, self.codes, rows, weights)
+        vectors = signs(self.queries, self.n_bits) * np.asarray(weights)
+        out = np.empty(rows.shape, np.float32)
+        for place, vector in enumerate(vectors):
+            np.matmul(self.codes[rows[place]], -vector, out=out[place])
+        return out
 
     def blend_near(self, weights: Weights, blends: Sequence[float]) -> Near:
         """Distances to near items for every blend; a blend of weights is a blend of distances."""
@@ -260,11 +266,23 @@ class HeldOutQueries:
             flags[old] = False
         return known
 
-    def _flipped(self, queries: Codes, weights: Weights | None) -> tuple[Codes, Weights | None]:
-        """Flip query bits where weights are negative; distances change by a constant per query."""
-        if weights is not None and weights.size and weights.min() < 0:
-            return split_vectors(signs(queries, self.n_bits) * weights)
-        return queries, weights
+
+def distances_between(
+    queries: Codes, items: Any, weights: Weights | None, n_bits: int
+) -> npt.NDArray[np.floating[Any]]:
+    """Distances of queries to codes; to rows of reals, minus the products with them."""
+    if items.dtype == np.uint8:
+        queries, weights = _flipped(queries, weights, n_bits)
+        return distances(queries, items, weights)
+    out: Distances = -(signs(queries, n_bits) * np.asarray(weights)) @ items.T
+    return out
+
+
+def _flipped(queries: Codes, weights: Weights | None, n_bits: int) -> tuple[Codes, Weights | None]:
+    """Flip query bits where weights are negative; distances change by a constant per query."""
+    if weights is not None and weights.size and weights.min() < 0:
+        return split_vectors(signs(queries, n_bits) * weights)
+    return queries, weights
 
 
 def _mix(

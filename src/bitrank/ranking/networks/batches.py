@@ -7,9 +7,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Rows
-from bitrank.ranking.evidence.kinds import Matrix
+from bitrank.ranking.evidence.kinds import Matrix, as_vectors
 from bitrank.ranking.networks.loss import contrast, loss_gradient, softmax
 
 _N_QUERIES, _N_ITEMS, _N_PULL = 256, 1024, 512  # per batch
@@ -47,7 +46,7 @@ class LabelBatches:
         queries, items = (self.rows[random.integers(n, size=min(size, n))] for size in (_N_QUERIES, _N_ITEMS))
         similar = self.classes[queries][:, None] == self.classes[items]
         similar &= queries[:, None] != items
-        item_bits = signs(self.codes[items], self.n_bits)
+        item_bits = as_vectors(self.codes[items], self.n_bits)
         return Batch(queries, lambda vectors: loss_gradient(vectors @ item_bits.T, similar) @ item_bits)
 
 
@@ -77,7 +76,7 @@ class PairBatches:
 
     Parameters
     ----------
-    codes : packed codes of the items
+    codes : packed codes of the items, or rows of reals
     n_bits : int
     pairs : int64 array of shape (m, 3), sorted by query
     own_vectors : callable
@@ -96,10 +95,10 @@ class PairBatches:
     def draw(self, random: np.random.Generator) -> Batch:
         """Draw queries, one relevant item for each, and items for all of them."""
         places = random.integers(len(self.queries), size=min(_N_QUERIES, len(self.queries)))
-        bits = signs(self.codes[self._draw_relevant(places, random)], self.n_bits)
+        bits = as_vectors(self.codes[self._draw_relevant(places, random)], self.n_bits)
         items = self._draw_items(random)
-        item_bits, known = signs(self.codes[items], self.n_bits), self._known(places, items)
-        pull_bits = signs(self.codes[random.integers(len(self.codes), size=_N_PULL)], self.n_bits)
+        item_bits, known = as_vectors(self.codes[items], self.n_bits), self._known(places, items)
+        pull_bits = as_vectors(self.codes[random.integers(len(self.codes), size=_N_PULL)], self.n_bits)
         queries = self.queries[places]
         own = softmax(self.own_vectors(queries) @ pull_bits.T)
 

@@ -1,0 +1,110 @@
+"""How many bits vectors get: wishes, and what each number of bits costs on held-out rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bitrank.collection.planes import PlaneQueries
+from bitrank.core.checks import check_count
+from bitrank.core.codes import sample_rows
+from bitrank.index import Index
+
+if TYPE_CHECKING:
+    pass
+
+DEFAULT_BITS = 4.0
+_TRIED = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)  # bits per dimension
+_ROWS, _QUERIES, _K = 5000, 200, 10
+_FEWEST = 10  # queries whose recall says anything
+_OF_NUMBERS = 16  # bits per code beside those of the dimensions
+
+Matrix = npt.NDArray[Any]
+
+
+class Cost(NamedTuple):
+    """What a number of bits per dimension costs and gives, on held-out rows."""
+
+    bits: float
+    n_bytes: int  # per item
+    n_scanned: int  # bytes of them
+    recall: float  # of the ten nearest vectors
+    error: float  # share of the vectors' variance that the codes do not hold
+
+
+def costs(
+    vectors: Matrix, metric: str, queries: Matrix | None, random_state: int | None, tried: tuple[float, ...] = _TRIED
+) -> list[Cost]:
+    """Fit codes of several sizes on a sample, and search for rows that they were not fitted on."""
+    from bitrank.hashing import BitPlanes
+
+    sample, asked = held_out(vectors, queries)
+    if len(asked) < _FEWEST or len(sample) <= _K:
+        return []
+    out, family = list[Cost](), None
+    for bits in tried:
+        planes = BitPlanes(bits, metric, random_state)  # type: ignore[arg-type]
+        planes.fit_family(sample, family)
+        family = planes.family_
+        found = recall_of(planes, sample, asked, metric)
+        out.append(Cost(bits, planes.n_bits_ // 8, planes.n_scanned_ // 8, found, planes.error(asked)))
+    return out
+
+
+def held_out(vectors: Matrix, queries: Matrix | None) -> tuple[Matrix, Matrix]:
+    """A sample of the vectors, and queries: those that are given, or a tenth of the sample's rows, at most."""
+    rows = np.random.default_rng(0).permutation(sample_rows(len(vectors), _ROWS))
+    if queries is not None:
+        return vectors[np.sort(rows)], queries[sample_rows(len(queries), _QUERIES)]
+    n = min(_QUERIES, len(rows) // 10)
+    return vectors[np.sort(rows[n:])], vectors[np.sort(rows[:n])]
+
+
+def recall_of(hasher: Any, items: Matrix, queries: Matrix, metric: str) -> float:
+    """Share of the ten nearest of the items that the plain search finds."""
+    items, asked = items.astype(np.float32), queries.astype(np.float32)
+    scores = asked @ items.T
+    if metric == "cosine":
+        lengths = np.linalg.norm(items, axis=1)
+        scores /= np.where(lengths > 0, lengths, 1)
+    elif metric == "l2":
+        scores -= 0.5 * (items**2).sum(axis=1)
+    near = np.argpartition(-scores, _K - 1, axis=1)[:, :_K]
+    n_scanned = getattr(hasher, "n_scanned_", None)
+    index = Index(hasher.transform(items), n_bits=hasher.n_bits_, n_scanned=n_scanned)
+    if n_scanned is None:
+        found = index.search(hasher.project(asked), _K).ids
+    else:
+        found = PlaneQueries.of(hasher, asked).search(index, _K)[0]
+    return float((near[:, :, None] == found[:, None, :]).any(axis=2).mean())
+
+
+def choose_bits(
+    n_dimensions: int, table: list[Cost], bits: float | None, n_bytes: int | None, float_recall: float | None
+) -> float:
+    """Bits per dimension that fulfil a wish: the most that fit in the bytes, or the fewest that reach the recall."""
+    if n_bytes is not None:
+        most = (8 * check_count("bytes", n_bytes, 1) - _OF_NUMBERS) / n_dimensions
+        if most < 0.25:
+            least = -(-(0.25 * n_dimensions + _OF_NUMBERS) // 8)
+            raise ValueError(f"bytes must be at least {least:.0f} for {n_dimensions} dimensions, got {n_bytes}")
+        return min(8.0, most)
+    if float_recall is None:
+        return DEFAULT_BITS if bits is None else bits
+    if not isinstance(float_recall, int | float) or isinstance(float_recall, bool) or not 0 < float_recall <= 1:
+        raise ValueError(f"float_recall must be a number above 0 and at most 1, got {float_recall!r:.60}")
+    reached = [cost.bits for cost in table if cost.recall >= float_recall]
+    return reached[0] if reached else DEFAULT_BITS if not table else table[-1].bits
+
+
+def recall_lost(table: list[Cost], bits: float, error: float) -> float:
+    """Recall that items lose of whose variance the codes miss this share, by what fewer bits lose on held-out rows."""
+    if not table:
+        return 0.0
+    rows = sorted(table, key=lambda cost: cost.error)
+    errors, recalls = [cost.error for cost in rows], [cost.recall for cost in rows]
+    own = float(np.interp(bits, [cost.bits for cost in table], [cost.recall for cost in table]))
+    more = [*errors, max(1.0, errors[-1] + 1e-6)], [*recalls, 0.0]
+    return max(0.0, own - float(np.interp(error, *more)))
