@@ -478,6 +478,19 @@ def test_several_choices_on_one_page_are_one_page(digit, service, profile, sent)
     expect(digit.locator("li.liked")).to_have_count(0)
 
 
+def test_more_like_all_that_was_chosen(digit, service, profile):
+    expect(digit.get_by_role("button", name="More like these")).to_have_count(0)
+    chosen = ranked(digit)[:2]
+    for item in chosen:
+        choose(digit, "learned", item)
+    digit.get_by_role("button", name="More like these").click()
+    expect(digit.locator("#query-title")).to_have_text("2 examples")
+    alike = call("POST", f"{service}/search", {"positives": chosen, "profile": profile})
+    assert ids(digit, "learned") == [result["id"] for result in alike["results"]]
+    assert not set(chosen) & set(ids(digit, "hamming"))
+    choose(digit, "learned", ids(digit, "learned")[2])  # choices among these answers move them on
+
+
 @pytest.mark.slow
 def test_choices_of_both_columns_are_a_page_each(digit, service, profile, sent):
     first, second = ids(digit, "hamming")[:2]
