@@ -11,7 +11,7 @@ class PlainMethods:
     Examples
     --------
     >>> from bitrank import ITQ
-    >>> [name for name in dir(ITQ) if name.endswith("_request")]
+    >>> [name for name in dir(ITQ) if name.startswith("set_") and name.endswith("_request")]
     []
     """
 
