@@ -1,5 +1,6 @@
 """Rows of an index: writes, order, threads, and bad input."""
 
+import pickle
 import threading
 import time
 
@@ -12,7 +13,7 @@ from threads import wait_until
 
 from bitrank.core.codes import hamming, pack
 from bitrank.index import Index
-from bitrank.index.segments import bit_order, order_quality
+from bitrank.index.segments import LANES, bit_order, order_quality
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -215,3 +216,19 @@ def test_bad_input_is_a_value_error_and_changes_nothing(call, message):
     assert list(index) == [0, 1]
     assert index.weights.tolist() == list(range(12))
     assert index.search(pack([[1] * 12]), 2).distances.tolist() == [[0, 66]]
+
+
+def test_blocks_of_many_rows_lie_in_pages_of_their_own():
+    codes = np.random.default_rng(0).integers(0, 256, (70_000, 64), dtype=np.uint8)
+    index = Index(codes)
+    blocks = index._snapshot.segments[0].blocks
+    assert blocks.nbytes > 1 << 22
+    assert blocks.ctypes.data % LANES == 0
+    assert blocks.flags.writeable
+    expected = hamming(codes[:2], codes)
+    order = np.lexsort((np.tile(np.arange(len(codes)), (2, 1)), expected), axis=1)[:, :5]
+    for one in (index, pickle.loads(pickle.dumps(index)), index.copy()):
+        np.testing.assert_array_equal(one.search(codes[:2], k=5).ids, order)
+    one.remove([0])
+    one.add(codes[:1], ids=[70_000])
+    assert one.search(codes[:1], k=1).ids == 70_000
