@@ -77,7 +77,7 @@ class Attacked:
     def answer(self, address, clicks, query=None, **options):
         query = int(self.world.random.integers(len(self.world.y))) if query is None else query
         headers = {"x-forwarded-for": address}
-        page = self.client.post("/search", json={"item": query, **options}, headers=headers).json()
+        page = self.client.post("/search", json={"item": query, "explore": 4, **options}, headers=headers).json()
         shown = np.array([one["id"] for one in page["results"]])
         body = {"page_token": page["page_token"], "clicked": shown[clicks(query, shown)].tolist()}
         assert self.client.post("/feedback", json=body, headers=headers).status_code == 201

@@ -649,3 +649,13 @@ def test_backups_hold_pages_in_their_short_form(index, tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'new.db'}")
     assert len(kept(store)) == 1
     store.close()
+
+
+def test_a_whole_number_with_a_point_is_one(shop):
+    page = shop.post("/search", json={"item": 5.0, "k": 3.0, "chosen": [7.0], "explore": 0}).json()
+    assert page["query"]["item"] == 5
+    assert len(page["results"]) == 3
+    clicked = [float(page["results"][0]["id"])]
+    assert shop.post("/feedback", json={"page_token": page["page_token"], "clicked": clicked}).status_code == 201
+    for wrong in ({"item": 5.5}, {"item": 5, "k": "3"}, {"item": True}, {"item": 1e30}):
+        assert shop.post("/search", json=wrong).status_code == 422

@@ -22,7 +22,7 @@ from bitrank.clicks.gate import Decision, PageEvidence, decide, evidence_from, n
 from bitrank.clicks.page import CANARY, Floats, Page, QueryArray
 from bitrank.clicks.robust import FEW_CLIENTS, Clients, Estimate, Facts, mean_over_clients
 from bitrank.clicks.walks import ClickLog, learn_vectors
-from bitrank.clicks.window import Window, limit_of, n_counted, page_weights
+from bitrank.clicks.window import Window, limit_of, n_counted, shares
 from bitrank.core.checks import check_codes
 from bitrank.core.types import Codes, Weights
 from bitrank.ranking.online import OnlineRankingSVM
@@ -162,10 +162,7 @@ class ClickLearner:
     @property
     def teachers(self) -> dict[str, float]:
         """Shares of the clients in what the candidate was learned from."""
-        counts = self._log.n_pages
-        weights = page_weights(counts, self.dropped)
-        total = sum(weights[client] * n for client, n in counts.items())
-        return {client: weights[client] * n / total for client, n in counts.items() if weights[client]}
+        return {client: share for client, share in shares(self._log.n_pages, self.dropped).items() if share}
 
     @property
     def due(self) -> bool:

@@ -91,6 +91,19 @@ def page_weights(n_pages: Mapping[str, int], left_out: Container[str] = ()) -> d
     return {client: 0.0 if client in left_out else min(1.0, limit / n) for client, n in n_pages.items()}
 
 
+def shares(n_pages: Mapping[str, int], left_out: Container[str] = ()) -> dict[str, float]:
+    """Share of each client in all that counts.
+
+    Examples
+    --------
+    >>> shares({"a": 2, "b": 2, "c": 8, "d": 1}, left_out=["d"])["c"] < 0.4
+    True
+    """
+    counted = {client: weight * n_pages[client] for client, weight in page_weights(n_pages, left_out).items()}
+    total = sum(counted.values()) or 1.0
+    return {client: n / total for client, n in counted.items()}
+
+
 def n_counted(n_pages: Mapping[str, int]) -> float:
     """Number of pages that count."""
     limit = limit_of(n_pages)

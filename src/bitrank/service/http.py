@@ -18,7 +18,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.exceptions import ExceptionMiddleware
 
 import bitrank
-from bitrank.clicks.window import page_weights
+from bitrank.clicks.window import shares
 from bitrank.service.asgi import FAILED, App, Receive, Scope, Send
 from bitrank.service.engine_index import UnreachableEngineError
 from bitrank.service.metrics import Gauge, Metrics, Observed
@@ -148,8 +148,8 @@ def _gauges(service: Service) -> Iterator[Gauge]:
     counts = service.store.clients.n_pages()
     left_out = [([name], sum(one for _, one in counts.get(name, {}).values())) for name in n_pages]
     yield "clients_left_out", "Clients whose clicks go against the rest", ["profile"], left_out
-    shares = [([name], busiest_share(counts.get(name, {}))) for name in n_pages]
-    yield "busiest_client_share", "Share of the evidence of the client who counts most", ["profile"], shares
+    busiest = [([name], busiest_share(counts.get(name, {}))) for name in n_pages]
+    yield "busiest_client_share", "Share of the evidence of the client who counts most", ["profile"], busiest
     yield "database_bytes", "Size of the database", [], [([], service.store.database.n_bytes())]
     free = service.store.database.n_bytes_free()
     yield "disk_free_bytes", "Room on the disk of the database", [], [] if free is None else [([], free)]
@@ -158,10 +158,8 @@ def _gauges(service: Service) -> Iterator[Gauge]:
 
 def busiest_share(counts: dict[str, tuple[int, bool]]) -> float:
     """Share of the evidence of the client who counts most: at most 2 % of it, or one page."""
-    n_pages = {client: n for client, (n, _) in counts.items()}
-    weights = page_weights(n_pages, {client for client, (_, left_out) in counts.items() if left_out})
-    shares = [weights[client] * n for client, n in n_pages.items()]
-    return max(shares, default=0.0) / (sum(shares) or 1.0)
+    left_out = {client for client, (_, is_left_out) in counts.items() if is_left_out}
+    return max(shares({client: n for client, (n, _) in counts.items()}, left_out).values(), default=0.0)
 
 
 async def _invalid(_: Request, error: Any) -> Response:

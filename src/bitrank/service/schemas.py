@@ -23,13 +23,17 @@ MAX_PAYLOAD = 16_384
 MAX_DEPTH = 16
 
 
-def _whole(value: Any) -> Any:
-    """Read 3.0 as 3, which is the same number in JSON."""
+def whole(value: Any) -> Any:
+    """Read 3.0 as 3, also within lists and objects: it is the same number in JSON."""
+    if isinstance(value, dict):
+        return {name: whole(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [whole(inner) for inner in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
-Id = Annotated[Whole, Field(ge=0, le=2**63 - 1)]
+Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
+AnyId = Annotated[Id, BeforeValidator(whole)]  # searches, which have no time for that, are read again where they fail
 PROFILE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 ClientName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
 ProfileName = Annotated[str, Field(pattern=PROFILE_PATTERN)]
@@ -38,7 +42,7 @@ QueryName = Annotated[str, Field(min_length=1, max_length=400, pattern=r"^[^\x00
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Vector = Annotated[list[Number], Field(min_length=1, max_length=MAX_VECTOR)]
 TokenText = Annotated[str, Field(min_length=1, max_length=MAX_TOKEN, description="page_token of a search")]
-VersionNumber = Annotated[Whole, Field(ge=1, lt=2**31)]
+VersionNumber = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class Request(BaseModel):
@@ -71,12 +75,18 @@ class QueryBy(Request):
         return self
 
 
+class AnyQuery(QueryBy):
+    """The query of an imported page."""
+
+    item: AnyId | None = None
+
+
 class Search(QueryBy):
     """A search."""
 
     model_config = one_of("item", "code", "vector", "positives")
 
-    k: Annotated[Whole, Field(ge=1, le=MAX_K)] = 20
+    k: Annotated[int, Field(ge=1, le=MAX_K)] = 20
     profile: ProfileName | None = None
     version: VersionNumber | Literal["candidate"] | None = Field(
         None, description="a version other than the active one; `candidate` is what clicks have made of it so far"
@@ -87,11 +97,11 @@ class Search(QueryBy):
     negatives: Annotated[list[Id], Field(max_length=MAX_EXAMPLES)] = Field(
         [], description="items that are wrong, beside positives"
     )
-    explore: Annotated[Whole, Field(ge=0, le=MAX_K)] | None = Field(
+    explore: Annotated[int, Field(ge=0, le=MAX_K)] | None = Field(
         None, description="places for items from deeper ranks, the fourth or later ones; none by default"
     )
     filter: Filter | None = Field(None, description="which items are searched, by columns of their payloads")
-    offset: Annotated[Whole, Field(ge=0, le=MAX_OFFSET)] = Field(0, description="results to leave out at the top")
+    offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = Field(0, description="results to leave out at the top")
     chosen: Annotated[tuple[Id, ...], Field(max_length=MAX_CHOSEN)] = Field(
         (), description="items chosen for this query so far; this answer adapts to them, and no other does"
     )
@@ -154,7 +164,7 @@ class Results(BaseModel):
 class Shown(Request):
     """One item that was shown."""
 
-    id: Id
+    id: AnyId
     explored: bool = False
 
 
@@ -162,7 +172,7 @@ class Feedback(Request):
     """Which results of a page were clicked; a page counts once."""
 
     page_token: TokenText
-    clicked: Annotated[list[Id], Field(max_length=MAX_SHOWN)]
+    clicked: Annotated[list[AnyId], Field(max_length=MAX_SHOWN)]
     profile: ProfileName | None = Field(
         None, description="which profile learns from a page of the profile hamming; another page has its own"
     )
@@ -178,9 +188,9 @@ class ImportedPage(Request):
     profile: ProfileName | None = None
     version: VersionNumber | Literal["candidate"] | None = None
     client: ClientName | None = None
-    query: QueryBy
+    query: AnyQuery
     shown: Annotated[list[Shown], Field(min_length=1, max_length=MAX_SHOWN, description="in the order of the page")]
-    clicked: Annotated[list[Id], Field(max_length=MAX_SHOWN)]
+    clicked: Annotated[list[AnyId], Field(max_length=MAX_SHOWN)]
 
     @model_validator(mode="after")
     def _check_clicked(self) -> Self:
@@ -201,7 +211,7 @@ class NewItem(Request):
 
     model_config = one_of("code", "vector")
 
-    id: Id
+    id: AnyId
     code: CodeText | None = None
     vector: Vector | None = None
     title: Annotated[str, Field(max_length=MAX_TEXT)] | None = None

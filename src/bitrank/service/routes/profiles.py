@@ -9,7 +9,7 @@ import numpy as np
 import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
-from bitrank.clicks.window import page_weights
+from bitrank.clicks.window import shares
 from bitrank.core.checks import check_weights
 from bitrank.service import schemas
 from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
@@ -214,13 +214,12 @@ def routes(service: Service) -> APIRouter:
         check_profile(name)
         facts, blocked = service.store.clients.facts(name), service.store.clients.blocked()[1] or set()
         n_pages = {client: one.n_pages for client, one in facts.items()}
-        weights = page_weights(n_pages, {client for client, one in facts.items() if one.left_out} | blocked)
-        total = sum(weights[client] * n for client, n in n_pages.items()) or 1.0
+        share = shares(n_pages, {client for client, one in facts.items() if one.left_out} | blocked)
         shown = [
             schemas.ClientShown(
                 client=client,
                 n_pages=one.n_pages,
-                share=weights[client] * one.n_pages / total,
+                share=share[client],
                 agreement=one.sums[0, 1] / one.sums[0, 0] if one.sums[0, 0] else None,
                 left_out=one.left_out,
                 blocked=client in blocked,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
@@ -107,7 +108,12 @@ def _read(scope: Scope, body: bytes) -> tuple[schemas.Search, str | None]:
     kind = header(scope, b"content-type").partition(b";")[0].strip().lower()
     is_json = kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json"))
     try:
-        asked = schemas.Search.model_validate_json(body) if is_json else schemas.Search.model_validate(body)
+        try:
+            asked = schemas.Search.model_validate_json(body) if is_json else schemas.Search.model_validate(body)
+        except ValidationError as error:
+            if not is_json or any(problem["type"] == "json_invalid" for problem in error.errors()):
+                raise
+            asked = schemas.Search.model_validate_json(json.dumps(schemas.whole(json.loads(body))))
         values = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("profile")
         return asked, None if values is None else schemas.Address(profile=values[-1]).profile
     except ValidationError as error:

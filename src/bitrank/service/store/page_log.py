@@ -75,21 +75,24 @@ class PageLog:
         token lives, so that the page cannot be answered again.
         """
         size = sa.func.length(pages.c.shown) + sa.func.length(pages.c.shown_codes) + _ROW_BYTES
-        query = sa.select(pages.c.number, _CLIENT, pages.c.time, size).where(pages.c.profile == profile)
+        present = sa.and_(pages.c.profile == profile, pages.c.shown != "")
+        totals = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(size), 0), sa.func.min(pages.c.time))
+        busiest = sa.select(sa.func.count()).where(present).group_by(_CLIENT).order_by(sa.func.count().desc()).limit(1)
+        query = sa.select(pages.c.number, _CLIENT, pages.c.time).where(present).order_by(pages.c.number)
         now = time.time()
-        with self._database.read() as connection:
-            rows = connection.execute(query.where(pages.c.shown != "").order_by(pages.c.number)).all()
         oldest = now - 86400 * keep.days if keep.days else 0.0
-        known = [(int(number), client) for number, client, seconds, _ in rows if seconds >= oldest]
-        n = min(
-            keep.pages or len(rows),
-            int(keep.bytes * len(rows) / sum(row[3] for row in rows)) if rows and keep.bytes else len(rows),
-        )
-        kept = set(_newest(known, n, keep.client_pages or n))
-        gone = [(int(row.number), row.time) for row in rows if row.number not in kept]
+        with self._database.read() as connection:
+            n, n_bytes, first = connection.execute(totals.where(present)).one()
+            most = connection.scalar(busiest) or 0
+            few = n <= (keep.pages or n) and n_bytes <= (keep.bytes or n_bytes) and most <= (keep.client_pages or most)
+            rows = [] if few and (first or now) >= oldest else connection.execute(query).all()
+        known = [(int(number), client) for number, client, seconds in rows if seconds >= oldest]
+        limit = min(keep.pages or n, int(keep.bytes * n / n_bytes) if keep.bytes and n else n)
+        kept = set(_newest(known, limit, keep.client_pages or limit))
+        gone = [int(row.number) for row in rows if row.number not in kept]
         forgotten = {"shown": "", "shown_codes": b"", "magnitudes": None}
         for start in range(0, len(gone), 500):  # writers wait for one part at most
-            of_part = pages.c.number.in_([number for number, _ in gone[start : start + 500]])
+            of_part = pages.c.number.in_(gone[start : start + 500])
             with self._database.write() as connection:
                 connection.execute(sa.update(pages).where(pages.c.profile == profile, of_part).values(forgotten))
         with self._database.write() as connection:
