@@ -13,6 +13,7 @@ from bitrank.collection.folder import Change
 from bitrank.collection.ids import as_values
 from bitrank.collection.report import MemoryReport
 from bitrank.collection.results import Lift
+from bitrank.core.checks import split_reals
 from bitrank.core.codes import distances, split_vectors
 from bitrank.core.types import Codes, Ids, Queries, Rows
 from bitrank.ranking.memory.entries import GRADE, ITEM, PINNED, Memory
@@ -139,7 +140,9 @@ def with_weights(queries: Any, n_bits: int) -> Queries:
         return queries
     if queries.dtype == np.uint8:
         return Queries(queries, np.ones((len(queries), n_bits), np.float32))
-    return Queries(np.packbits(queries > 0, axis=1), np.abs(queries).astype(np.float32, copy=False))
+    reals = np.ascontiguousarray(queries, np.float32)
+    split = split_reals(reals, n_bits)
+    return Queries(*(split or (np.packbits(reals > 0, axis=1), np.abs(reals))))
 
 
 def scale_of(queries: Any, n_bits: int, sign_bits: bool) -> Scale:

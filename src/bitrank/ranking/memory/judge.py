@@ -27,7 +27,7 @@ _FEWEST = 10  # judged queries
 # standard error over the plain ranking is enough: below a hundred queries true gains are rarely two.
 _EXCHANGES, _MOST_EXCHANGED, _Z = 199, 500, 1.0
 # What items that no list names may lose in their nDCG: this much, or this share of what is surely gained.
-_LEAST_LOSS, _LOSS_SHARE, _SURELY, _PARTS = 0.01, 2 / 3, 2.0, 3
+_LEAST_LOSS, _LOSS_SHARE, _SURELY, _PARTS = 0.01, 2 / 3, 1.0, 3
 
 
 class Asking(NamedTuple):
@@ -70,7 +70,7 @@ class HeldOut(NamedTuple):
         found = self.search.ids
         if lists is not None:
             similarities = self.similarities.astype(np.float32, copy=False)
-            found = lift_by(lists, offset, self.search, self.judged, similarities).ids
+            found = lift_by(lists, offset, self.search, self.search.floors(), self.judged, similarities).ids
         return _ndcg(found, wanted)
 
 

@@ -52,17 +52,24 @@ def lift(memory: Memory, offset: float | None, search: Search, threads: int) -> 
     All judged queries are fetched that could lift anything into the results: a lift is at least as good as the last of
     them, and no item's own similarity is above that of the first.
     """
-    least = search.pinned_floors if offset is None else search.floors() + offset
+    floors = search.floors()
+    least = search.pinned_floors if offset is None else floors + offset
     least = np.minimum(least, search.pinned_floors) if memory.any_pinned else least
-    return lift_by(memory.lists, offset, search, *search.judged_from(least), threads)
+    return lift_by(memory.lists, offset, search, floors, *search.judged_from(least), threads)
 
 
 def lift_by(
-    lists: Lists, offset: float | None, search: Search, judged: Rows, similarities: Floats, threads: int = 1
+    lists: Lists,
+    offset: float | None,
+    search: Search,
+    floors: Floats,
+    judged: Rows,
+    similarities: Floats,
+    threads: int = 1,
 ) -> Lifted:
     """Lift what some judged queries of each query name, -1 for none."""
     (total, unit), (ids, distances) = search.scale, (search.ids.copy(), search.distances.copy())
-    floors, pinned_floors = (each.astype(np.float32) for each in (search.floors(), search.pinned_floors))
+    floors, pinned_floors = floors.astype(np.float32), search.pinned_floors.astype(np.float32)
     items, values, places = _kernel.named(
         judged, similarities, floors, pinned_floors, np.inf if offset is None else offset, *lists, threads
     )
