@@ -190,15 +190,16 @@ def both(report: Report, load: Any, seeds: range) -> None:
             learned = collection.learn(pairs=run.pairs, queries=data.queries).learned
             memory = learned.memory or {}  # type: ignore[union-attr]
             held_out = {line["use"]: line["ndcg10"] for line in memory["together"]}
-            held_out["both"] = max((x["ndcg10"] for x in memory["together"] if x["use"] == "both"), default=np.nan)
+            if held_out:
+                held_out["both"] = max(line["ndcg10"] for line in memory["together"] if line["use"] == "both")
             rows.append(
                 (data.ndcg(data.collection, run), data.ndcg(collection, run), time.perf_counter() - start, held_out)
             )
             print(name, seed, memory["use"], rows[-1], flush=True)
-        figures = {
-            f"held out, {use}": float(np.nanmean([r[3].get(use, np.nan) for r in rows]))
-            for use in ("neither", "vector", "memory", "both")
-        }
+        known = [row[3] for row in rows if row[3]]  # where the vector was accepted, all four were compared
+        figures = (
+            {f"held out, {use}": float(np.mean([each[use] for each in known])) for use in known[0]} if known else {}
+        )
         ndcg = float(np.mean([row[1] for row in rows]))
         figures["plain"] = float(np.mean([row[0] for row in rows]))
         figures["seconds"] = float(np.mean([row[2] for row in rows]))

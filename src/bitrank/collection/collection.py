@@ -418,7 +418,7 @@ class Collection:
         else:
             scale = self._scale_of(queries)
         reads = promises.reading(moment, form, isinstance(Q, Queries), recall)
-        found = moment.search(queries, k, wanted, threads, similarity, reads)
+        found = moment.search(form, k, wanted, threads, similarity, reads)
         numbers, distances = found
         if remembers:
             lifted = remembering.lifted(moment, plain, ranked, (numbers, distances), wanted, threads)
