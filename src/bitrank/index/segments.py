@@ -123,8 +123,9 @@ def _aligned(shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     """
     size, line = int(np.prod(shape)), LANES
     buffer: npt.NDArray[np.uint8]
-    if size >= 2 * _HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        mapping = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= _HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        room = (1 - -size // _HUGE_PAGE) * _HUGE_PAGE  # whole pages, wherever the first one starts
+        mapping = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with contextlib.suppress(OSError):  # a kernel without huge pages
             mapping.madvise(mmap.MADV_HUGEPAGE)
         buffer, line = np.frombuffer(mapping, np.uint8), _HUGE_PAGE
