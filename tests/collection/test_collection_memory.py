@@ -283,6 +283,17 @@ def test_what_is_remembered_or_removed_while_learning_is_not_lost(monkeypatch):
     collection.search(queries, 10)
 
 
+def test_learning_from_pairs_over_an_engine_finds_what_it_finds_over_an_index():
+    codes, queries, pairs, _ = topical(0)
+    engine = bitrank.connect("memory://")
+    engine.create(n_bits=64)
+    engine.add(codes, ids=np.arange(400))
+    collections = Collection.from_engine(engine, random_state=0), Collection.from_codes(codes, random_state=0)
+    one, other = (each.learn(pairs=pairs, queries=queries, ranker=QUICK).learned.memory for each in collections)
+    assert one["offset"] == other["offset"] is not None
+    assert (collections[0].search(queries, 10).ids == collections[1].search(queries, 10).ids).all()
+
+
 def test_codes_of_planes_are_lifted_over_a_learned_vector_on_one_scale():
     rng = np.random.default_rng(4)
     X, queries = rng.normal(size=(400, 16)), rng.normal(size=(40, 16))

@@ -73,11 +73,11 @@ def lifted(
 
     def judged_from(similarities: npt.NDArray[Any]) -> tuple[Ids, npt.NDArray[np.float32]]:
         # Queries have one radius: divided by its own limit, the weights of each have the radius 1.
-        limits = np.where(totals > 0, np.clip((totals - similarities / units) / 2, _LEAST * totals, totals), 1.0)
-        divided = Queries(queries.codes, (queries.weights / limits[:, None]).astype(np.float32))
+        limits = np.maximum(np.minimum((totals - similarities / units) / 2, totals), _LEAST * np.maximum(totals, 1e-9))
+        shares = (1 / limits).astype(np.float32)[:, None]
+        divided = Queries(queries.codes, queries.weights * shares)
         places, found = memory.index.search_radius(divided, 1 + _LEAST, threads=threads)
-        distances = np.where(places >= 0, found, 0) * limits[:, None]
-        return places, ((totals[:, None] - 2.0 * distances) * units[:, None]).astype(np.float32)
+        return places, ((totals[:, None] - 2.0 * found / shares) * units[:, None]).astype(np.float32)
 
     def distances_to(items: Ids) -> npt.NDArray[np.float32]:
         if wanted is not None:
