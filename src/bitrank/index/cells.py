@@ -88,18 +88,21 @@ class Cells(NamedTuple):
             out[start : start + 128] = self._code((means - self.mean) @ self.coded, radii)
         return out
 
-    def ask(self, queries: Floats, spread: float) -> tuple[Floats, Floats, Floats]:
-        """What queries, one real per scanned bit, ask of the codes of means: reals; mean score of all rows; length."""
-        lengths = np.sqrt((queries**2) @ self.lengths) / np.float32(np.sqrt(self.decode.shape[1]))
-        numbers = (queries @ self.asked) * (self.steps[:-2] / 2)
-        reals = np.repeat(numbers, self.n_levels, axis=1) * _powers(self.n_levels)
-        radius = (np.float32(spread) * self.steps[-2] / 2) * lengths[:, None] * _powers([_RADIUS_BITS])
-        return np.concatenate([reals, radius], axis=1).astype(np.float32), queries @ self.mean, lengths
+    def asking(self) -> Floats:
+        """Queries, one real per scanned bit, times this are reals per bit of a coded mean, and their mean score."""
+        reals = np.repeat(self.asked * (self.steps[:-2] / 2), self.n_levels, axis=1) * _powers(self.n_levels)
+        out: Floats = np.asfortranarray(np.column_stack([reals, self.mean]), np.float32)
+        return out
+
+    def asking_radii(self) -> Floats:
+        """What the bits of a radius count for a query of length 1."""
+        out: Floats = _powers([_RADIUS_BITS]) * (self.steps[-2] / 2)
+        return out
 
     def radii(self, means: Codes) -> Floats:
         """Radii of blocks, as their codes have them."""
         bits = signs(means, self.n_mean_bits)[:, -_RADIUS_BITS:]
-        out: Floats = bits @ _powers([_RADIUS_BITS]) * (self.steps[-2] / 2) + self.steps[-1]
+        out: Floats = bits @ self.asking_radii() + self.steps[-1]
         return out
 
     def _code(self, coordinates: Floats, radii: Floats) -> Codes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -97,9 +99,11 @@ class Calibration:
         column = int(np.searchsorted(PROMISES, 1 - loss - 1e-9))
         if column == len(PROMISES):
             return Reading(self.spread, 1.0, _NEVER)
+        right = min(max(1, bisect_left(self.ks, k)), len(self.ks) - 1)
+        place = math.log(k / self.ks[right - 1]) / math.log(self.ks[right] / self.ks[right - 1])
+        place = min(max(place, 0.0), 1.0)
         share, radii = (
-            float(np.interp(np.log(k), np.log(self.ks), [row[column] for row in table]))
-            for table in (self.shares, self.radii)
+            (1 - place) * table[right - 1][column] + place * table[right][column] for table in (self.shares, self.radii)
         )
         return Reading(self.spread, share, _NEVER if known and self.known else radii)
 
@@ -121,13 +125,14 @@ class BlockRanking:
         self._cells, self._means, self.n_blocks = cells, means, len(means)
         self._radii, self._segments = cells.radii(means), segments
         self._order = np.arange(cells.n_mean_bits, dtype=np.uint16)
+        self._asking, self._asking_radii = cells.asking(), cells.asking_radii()
 
     def choose(self, codes: Codes, weights: Weights | None, reading: Reading, least: int, threads: int) -> Chosen:
         """Blocks for the kernel, of which `least` at least are read."""
         n_sure = min(max(least, int(np.ceil(reading.share * self.n_blocks))), self.n_blocks)
         n = n_sure if reading.radii <= _NEVER else self.n_blocks
         queries = signed(codes, weights, len(self._cells.mean))
-        reals, means, lengths = self._cells.ask(queries, reading.spread)
+        reals, means, lengths = self._ask(queries, reading.spread)
         sizes = np.abs(reals)
         blocks, distances = np.empty((len(codes), n), np.int64), np.empty((len(codes), n), np.float32)
         weightings = _kernel.Weightings(sizes, self._order)
@@ -138,6 +143,15 @@ class BlockRanking:
         scores = sizes.sum(axis=1, keepdims=True) - 2 * distances
         rows, radii = self._rows(queries, scores, self._radii[blocks], means, lengths, reading.spread)
         return blocks, np.ascontiguousarray(rows - reading.radii * radii, np.float32), n_sure, n_read
+
+    def _ask(self, queries: Floats, spread: float) -> tuple[Floats, Floats, Floats]:
+        """Reals per bit of coded means; mean score of all rows; length of what is asked of numbers."""
+        lengths = np.sqrt((queries**2) @ self._cells.lengths) / np.float32(np.sqrt(self._cells.decode.shape[1]))
+        reals = np.empty((len(queries), self._cells.n_mean_bits), np.float32)
+        products = queries @ self._asking
+        reals[:, : products.shape[1] - 1] = products[:, :-1]
+        np.multiply.outer(lengths * np.float32(spread), self._asking_radii, out=reals[:, products.shape[1] - 1 :])
+        return reals, products[:, -1], lengths
 
     def measure(
         self,
@@ -158,7 +172,7 @@ class BlockRanking:
         limits : float array of shape (n_queries, the most rows that are kept)
         """
         queries = signed(codes, weights, len(self._cells.mean))
-        reals, means, lengths = self._cells.ask(queries, 0.0)
+        reals, means, lengths = self._ask(queries, 0.0)
         scores = reals @ signs(self._means, self._cells.n_mean_bits).T
         distances, radii = self._rows(queries, scores, self._radii[None], means, lengths, 0.0)
         tried = [self._measure(distances, radii, spread, blocks, limits, searches) for spread in SPREADS]
