@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitrank import Collection
+from bitrank import Collection, SignBits
 from bitrank.collection.report import Version
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
@@ -19,7 +19,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 12)).astype(np.float32)
     y = (X[:, 0] > 0) * 2 + (X[:, 1] > 0)
-    collection = Collection.from_vectors(X, ids=[f"item {row}" for row in range(80)], random_state=0)
+    collection = Collection.from_vectors(X, ids=[f"item {row}" for row in range(80)], random_state=0, hasher=SignBits())
     collection.learn(labels=y, ranker="WhRank")
     collection.save(folder)
     collection.add(X[:2] + 1, ids=["added", 7])

@@ -1,13 +1,14 @@
 """The commands on a collection: `create`, `search`, `report` and `info`."""
 
 import json
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from bitrank import ITQ, Collection, Index
+from bitrank import ITQ, Collection, Index, SignBits
 from bitrank.cli import main
 from bitrank.index import interchange
 
@@ -36,8 +37,8 @@ def searched(capsys, *arguments):
 
 def test_create_and_search_vectors(capsys):
     assert main(["create", "shop.bitrank", "vectors.npy", "--ids", "ids.csv"]) == 0
-    assert capsys.readouterr().out.startswith(
-        "300 items of 24 bits, SignBits of 24 dimensions, cosine: 3 bytes per item"
+    assert re.match(
+        r"300 items of \d+ bits, BitPlanes of 24 dimensions, cosine: 14 bytes per item", capsys.readouterr().out
     )
     lines = searched(capsys, "shop.bitrank", "queries.npy", "-k", "4")
     want = Collection.from_vectors(VECTORS, ids=NAMES, random_state=0).search(VECTORS[:3] + np.float32(0.01), k=4)
@@ -68,6 +69,18 @@ def test_a_filter_leaves_few_results(capsys):
     np.savetxt("some.csv", ["item 7", "item 8"], fmt="%s")
     lines = searched(capsys, "shop.bitrank", "queries.npy", "--filter", "some.csv")
     assert all(sorted(line["ids"]) == ["item 7", "item 8"] and len(line["distances"]) == 2 for line in lines)
+
+
+def test_wishes(printed_json):
+    vectors = ["create", "shop.bitrank", "vectors.npy", "--replace", "--json"]
+    assert main([*vectors, "--bytes", "9"]) == 0
+    facts = printed_json()
+    assert facts["bytes_per_item"] == 9
+    wish = facts["costs"][1]["recall"]
+    assert main([*vectors, "--float-recall", str(wish)]) == 0
+    assert printed_json()["bytes_per_item"] in (facts["costs"][0]["n_bytes"], facts["costs"][1]["n_bytes"])
+    assert main([*vectors, "--bits", "2"]) == 0
+    assert printed_json()["bytes_per_item"] == facts["costs"][2]["n_bytes"]
 
 
 @pytest.mark.parametrize("hasher", ["name", "file"])
@@ -112,20 +125,20 @@ def test_info_and_report(capsys, printed_json):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines[:3]] == [
         ["n", "items", "300"],
-        ["n", "bits", "24"],
-        ["bytes", "per", "item", "3"],
+        ["n", "bits", "112"],
+        ["bytes", "per", "item", "14"],
     ]
     assert lines[-1].split() == ["version", "1", "plain"]
     assert main(["info", "shop.bitrank", "--json"]) == 0
     facts = printed_json()
     assert facts["versions"] == [{"number": number, "learned_from": "plain", "ranker": None} for number in (0, 1)]
-    assert facts["bytes"] > 300 * 3
+    assert facts["bytes"] > 300 * 14
 
 
 def test_as_a_module(tmp_path):
     command = [sys.executable, "-m", "bitrank", "create", "shop.bitrank", "vectors.npy"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True)
-    assert done.stdout.startswith("300 items of 24 bits")
+    assert done.stdout.startswith("300 items of 112 bits")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +146,7 @@ def test_as_a_module(tmp_path):
     [
         ("create new.bitrank absent.npy", "No such file"),
         ("create new.bitrank vectors.npy --codes", "packed uint8 matrix"),
-        ("create new.bitrank codes.npy --codes --bits 1", "--hasher and --bits must be left out for codes, got one"),
+        ("create new.bitrank codes.npy --codes --bits 1", "--float-recall must be left out for codes, got one"),
         ("create new.bitrank old.index --ids ids.csv", "--ids must be left out for old.index, which has its own"),
         ("create new.bitrank vectors.npy --n-bits 8", "--n-bits must be left out for vectors without --hasher"),
         ("create new.bitrank vectors.npy --hasher absent.npz", "No such file"),
@@ -148,7 +161,7 @@ def test_as_a_module(tmp_path):
     ],
 )
 def test_mistakes_end_with_a_message_and_change_nothing(arguments, message, tmp_path):
-    Collection.from_vectors(VECTORS).save("shop.bitrank")
+    Collection.from_vectors(VECTORS, hasher=SignBits()).save("shop.bitrank")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(SystemExit, match=message):
         main(arguments.split())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bitrank import Collection, QueryVectorRanker
+from bitrank import Collection, QueryVectorRanker, SignBits
 from bitrank.cli import main
 from bitrank.evaluation import FIGURES, evaluate_rankings
 from bitrank.ranking import UniformRanker
@@ -74,7 +74,7 @@ def test_rankers_and_reals(arrays, printed_json):
 def test_what_a_collection_of_vectors_learned(tmp_path, monkeypatch, itq_digits, printed_json):
     monkeypatch.chdir(tmp_path)
     vectors, y = itq_digits.values[:400].astype(np.float32), itq_digits.y[:400]
-    collection = Collection.from_vectors(vectors, random_state=0)
+    collection = Collection.from_vectors(vectors, random_state=0, hasher=SignBits())
     assert collection.learn(labels=y, ranker=QueryVectorRanker(n_steps=60, random_state=0)).learned.accepted
     collection.save("shop.bitrank")
     np.save("labels.npy", y)

@@ -52,7 +52,9 @@ def agree(found, ids, distances):
 def test_a_search_finds_what_sorting_finds(n, n_dimensions, n_queries, k, named, seed):
     rng = np.random.default_rng(seed)
     vectors, Q = rng.normal(size=(n, n_dimensions)), rng.normal(size=(n_queries, n_dimensions))
-    collection = Collection.from_vectors(vectors, ids=[f"{row}" for row in range(n)] if named else None)
+    collection = Collection.from_vectors(
+        vectors, ids=[f"{row}" for row in range(n)] if named else None, hasher=SignBits()
+    )
     found = collection.search(Q, k)
     assert found.ids.shape == found.distances.shape == (n_queries, k)
     assert found.ids.dtype == (object if named else np.int64)
@@ -63,7 +65,7 @@ def test_a_search_finds_what_sorting_finds(n, n_dimensions, n_queries, k, named,
 
 
 def test_one_vector_is_one_query():
-    collection = Collection.from_vectors(X)
+    collection = Collection.from_vectors(X, hasher=SignBits())
     ids, distances = collection.search(X[3])
     assert ids.shape == distances.shape == (1, 10)
     assert ids[0, 0] == 3
@@ -71,7 +73,7 @@ def test_one_vector_is_one_query():
 
 @pytest.mark.parametrize("ids", [None, NAMES, np.arange(200)[::-1] * 7, [("a", row) for row in range(200)]])
 def test_a_filter_is_a_mask_or_a_list_of_ids(ids):
-    collection = Collection.from_vectors(X, ids=ids)
+    collection = Collection.from_vectors(X, ids=ids, hasher=SignBits())
     kept = RNG.random(200) < 0.2
     by_mask = collection.search(X[:5] + 0.1, 7, filter=kept)
     by_ids = collection.search(
@@ -84,7 +86,7 @@ def test_a_filter_is_a_mask_or_a_list_of_ids(ids):
 
 def test_ids_keep_the_order_in_which_they_came():
     given_ids = np.random.default_rng(1).permutation(1000)[:200]
-    collection = Collection.from_vectors(X, ids=given_ids)
+    collection = Collection.from_vectors(X, ids=given_ids, hasher=SignBits())
     assert (collection.ids == given_ids).all()
     assert (collection.codes() == SignBits().fit(X).transform(X)).all()
     assert (collection.search(X[:4], 1).ids[:, 0] == given_ids[:4]).all()
@@ -117,7 +119,7 @@ def test_a_hasher_may_be_given_fitted_or_not():
 
 def test_similarity_is_near_the_cosine():
     vectors = RNG.normal(size=(500, 256))
-    collection = Collection.from_vectors(vectors)
+    collection = Collection.from_vectors(vectors, hasher=SignBits())
     found = collection.search(vectors[:20] + RNG.normal(size=(20, 256)), 600)
     estimated = collection.similarity(found)
     assert (np.diff(estimated[:, :500]) <= 1e-6).all()
@@ -130,14 +132,14 @@ def test_similarity_is_near_the_cosine():
 
 
 def test_explain_names_the_ranking():
-    explanation = Collection.from_vectors(X).search(X[:3], explain=True).explanation
+    explanation = Collection.from_vectors(X, hasher=SignBits()).search(X[:3], explain=True).explanation
     assert explanation.ranking == ["plain"] * 3
     assert (explanation.trust == 0).all()
-    assert Collection.from_vectors(X).search(X[:3]).explanation is None
+    assert Collection.from_vectors(X, hasher=SignBits()).search(X[:3]).explanation is None
 
 
 def test_len_in_and_repr():
-    collection = Collection.from_vectors(X, ids=NAMES)
+    collection = Collection.from_vectors(X, ids=NAMES, hasher=SignBits())
     assert len(collection) == 200
     assert "item 7" in collection
     assert "item 200" not in collection
@@ -146,7 +148,7 @@ def test_len_in_and_repr():
 
 
 def test_replace_takes_the_place_of_items():
-    collection = Collection.from_vectors(X, ids=NAMES)
+    collection = Collection.from_vectors(X, ids=NAMES, hasher=SignBits())
     before = collection.codes(NAMES[1:])
     collection.add(-X[:1], ids=["item 0"], replace=True)
     assert len(collection) == 200
@@ -155,12 +157,12 @@ def test_replace_takes_the_place_of_items():
 
 
 def test_the_vectors_are_not_copied():
-    collection = Collection.from_vectors(X)
+    collection = Collection.from_vectors(X, hasher=SignBits())
     assert np.shares_memory(collection._vectors.of(np.arange(200)), X)
 
 
 def test_a_copy_changes_by_itself():
-    collection = Collection.from_vectors(X, ids=NAMES)
+    collection = Collection.from_vectors(X, ids=NAMES, hasher=SignBits())
     for other in (copy.copy(collection), copy.deepcopy(collection)):
         other.remove(NAMES[:5])
         other.add(X[:1], ids=["new"])
@@ -171,7 +173,7 @@ def test_a_copy_changes_by_itself():
 
 
 def test_an_id_removed_and_added_again_is_another_item():
-    collection = Collection.from_vectors(X, ids=NAMES)
+    collection = Collection.from_vectors(X, ids=NAMES, hasher=SignBits())
     older = copy.copy(collection)
     collection.remove(["item 0"])
     collection.add(-X[:1], ids=["item 0"])

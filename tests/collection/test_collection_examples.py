@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import bitrank
-from bitrank import Collection
+from bitrank import Collection, SignBits
 from bitrank.core.codes import hamming, pack
 from bitrank.datasets import digits
 
 IMAGES, Y = digits()
 X, Y = IMAGES[:2000].reshape(2000, -1), Y[:2000]
-NUMBERED = Collection.from_vectors(X)
-NAMED = Collection.from_vectors(X, ids=[f"i{row}" for row in range(len(X))])
+NUMBERED = Collection.from_vectors(X, hasher=SignBits())
+NAMED = Collection.from_vectors(X, ids=[f"i{row}" for row in range(len(X))], hasher=SignBits())
 THREES = np.flatnonzero(Y == 3)
 
 

@@ -13,7 +13,7 @@ from collection_processes import last, save_for_ever, start, take_turns
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitrank import Collection
+from bitrank import Collection, SignBits
 from bitrank.collection import CollectionFormatError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "collection-v1"
@@ -39,7 +39,7 @@ def answers(collection):
 @pytest.fixture
 def learned():
     """A collection of named items that learned from labels, and one that did not."""
-    collection = Collection.from_vectors(X, ids=NAMES, random_state=0)
+    collection = Collection.from_vectors(X, ids=NAMES, random_state=0, hasher=SignBits())
     collection.learn(labels=Y, ranker="WhRank")
     return collection
 
@@ -47,7 +47,7 @@ def learned():
 @pytest.mark.parametrize("ids", [None, NAMES, np.arange(120)[::-1] * 5])
 @pytest.mark.parametrize("mmap", [False, True])
 def test_what_is_read_is_what_was_saved(tmp_path, ids, mmap):
-    collection = Collection.from_vectors(X, ids=ids, random_state=0)
+    collection = Collection.from_vectors(X, ids=ids, random_state=0, hasher=SignBits())
     collection.learn(labels=Y, ranker="WhRank")
     collection.save(tmp_path / "a")
     other = Collection.load(tmp_path / "a", mmap=mmap)
@@ -74,7 +74,7 @@ def test_changes_are_appended_and_replayed(tmp_path, learned):
 
 
 def test_many_changes_are_written_anew(tmp_path):
-    collection = Collection.from_vectors(X)
+    collection = Collection.from_vectors(X, hasher=SignBits())
     collection.save(tmp_path / "a")
     (old,) = (tmp_path / "a").glob("index-*")
     more = RNG.normal(size=(130_000, 16)).astype(np.float32)
@@ -88,7 +88,7 @@ def test_many_changes_are_written_anew(tmp_path):
 def journal(tmp_path_factory):
     """A saved folder, the journal after each of two more saves, and what was in each."""
     folder = tmp_path_factory.mktemp("journal") / "a"
-    collection = Collection.from_vectors(X[:20], ids=NAMES[:20])
+    collection = Collection.from_vectors(X[:20], ids=NAMES[:20], hasher=SignBits())
     collection.save(folder)
     (file,) = folder.glob("journal-*")
     stages = [(0, len(collection))]
@@ -195,7 +195,7 @@ def test_another_save_is_not_overwritten(tmp_path, learned):
         two.save(tmp_path / "a")
     assert "one" in Collection.load(tmp_path / "a")
     with pytest.raises(ValueError, match="must not hold another collection"):
-        Collection.from_vectors(X).save(tmp_path / "a")
+        Collection.from_vectors(X, hasher=SignBits()).save(tmp_path / "a")
     two.save(tmp_path / "a", replace=True)
     assert "two" in Collection.load(tmp_path / "a")
     with pytest.raises(ValueError, match="changed since it was loaded"):
@@ -216,7 +216,7 @@ def test_a_reader_keeps_its_moment_while_the_folder_is_replaced(tmp_path, learne
 @pytest.mark.parametrize("kind", ["journal", "full"])
 def test_twenty_kills_lose_nothing_that_was_saved(tmp_path, kind):
     folder, rng = tmp_path / "a", np.random.default_rng(0)
-    Collection.from_vectors(X, ids=NAMES).save(folder)
+    Collection.from_vectors(X, ids=NAMES, hasher=SignBits()).save(folder)
     saved = 120
     for _ in range(10):
         process, lengths = start(save_for_ever, folder, kind == "full")
@@ -235,7 +235,7 @@ def test_twenty_kills_lose_nothing_that_was_saved(tmp_path, kind):
 
 def test_an_interrupted_save_leaves_the_old_folder_or_the_new(tmp_path):
     folder = tmp_path / "a"
-    Collection.from_vectors(X, ids=NAMES).save(folder)
+    Collection.from_vectors(X, ids=NAMES, hasher=SignBits()).save(folder)
     process, lengths = start(save_for_ever, folder, True)
     saved = lengths.recv()
     os.kill(process.pid, signal.SIGINT)
@@ -247,7 +247,7 @@ def test_an_interrupted_save_leaves_the_old_folder_or_the_new(tmp_path):
 
 def test_two_savers_take_turns(tmp_path):
     folder = tmp_path / "a"
-    Collection.from_vectors(X, ids=NAMES).save(folder)
+    Collection.from_vectors(X, ids=NAMES, hasher=SignBits()).save(folder)
     savers = [start(take_turns, folder, name)[0] for name in ("one", "two")]
     for saver in savers:
         saver.join()

@@ -25,7 +25,7 @@ def precision(ids, wanted, labels):
 @pytest.fixture(scope="module")
 def learned():
     """A collection that learned from labels, with all defaults but fewer steps."""
-    collection = Collection.from_vectors(ITEMS, random_state=0)
+    collection = Collection.from_vectors(ITEMS, random_state=0, hasher=SignBits())
     collection.learn(labels=Y[:N], ranker=FAST)
     return collection
 
@@ -39,7 +39,7 @@ def test_labels_learn_what_the_glued_parts_learn(learned):
     queries = ranker.queries_for(hasher.project(QUERIES), features=QUERIES, collection=index)
     found = learned.search(QUERIES, 10)
     np.testing.assert_allclose(found.distances, index.search(queries, 10).distances, rtol=1e-5)
-    plain = Collection.from_vectors(ITEMS).search(QUERIES, 10)
+    plain = Collection.from_vectors(ITEMS, hasher=SignBits()).search(QUERIES, 10)
     wanted = Y[N : N + 300]
     assert precision(found.ids, wanted, Y[:N]) > precision(plain.ids, wanted, Y[:N]) + 0.03
 
@@ -62,7 +62,7 @@ def test_the_report_says_what_happened(learned):
 
 
 def test_forget_is_the_plain_ranking_bit_for_bit(learned):
-    plain = Collection.from_vectors(ITEMS).search(QUERIES, 20)
+    plain = Collection.from_vectors(ITEMS, hasher=SignBits()).search(QUERIES, 20)
     before = learned.search(QUERIES, 20)
     learned.forget()
     found = learned.search(QUERIES, 20)
@@ -75,7 +75,7 @@ def test_forget_is_the_plain_ranking_bit_for_bit(learned):
 
 
 def test_learning_again_replaces(learned):
-    collection = Collection.from_vectors(ITEMS, random_state=0)
+    collection = Collection.from_vectors(ITEMS, random_state=0, hasher=SignBits())
     collection.learn(labels=Y[:N], ranker="WhRank")
     collection.learn(labels=Y[:N], ranker="RankingSVM")
     kinds = [(version.number, version.ranker) for version in collection.versions]
@@ -88,7 +88,7 @@ def test_learning_again_replaces(learned):
 
 def test_items_without_label_are_left_out(learned):
     labels = [int(label) if row % 3 else None for row, label in enumerate(Y[:N])]
-    report = Collection.from_vectors(ITEMS, random_state=0).learn(labels=labels, ranker="WhRank")
+    report = Collection.from_vectors(ITEMS, random_state=0, hasher=SignBits()).learn(labels=labels, ranker="WhRank")
     assert report.learned.notes == ["134 of 400 items have no label"]
 
 
@@ -109,7 +109,7 @@ def test_none_nan_and_minus_one_are_no_labels(labels, values, rows):
 
 
 def test_too_little_evidence_is_a_refusal():
-    collection = Collection.from_vectors(ITEMS, random_state=0)
+    collection = Collection.from_vectors(ITEMS, random_state=0, hasher=SignBits())
     little = [
         {"labels": [None] * N},
         {"labels": [0] * N},
@@ -123,7 +123,7 @@ def test_too_little_evidence_is_a_refusal():
         report = collection.learn(**evidence)
         assert not report.learned.accepted
         assert "too little evidence" in str(report), evidence
-    assert collection.versions == Collection.from_vectors(ITEMS).versions
+    assert collection.versions == Collection.from_vectors(ITEMS, hasher=SignBits()).versions
 
 
 def test_random_codes_are_refused():
@@ -161,18 +161,18 @@ def test_pairs_come_as_rows_a_file_or_a_matrix(tmp_path):
     ]
     reports = []
     for ids, evidence, options in forms:
-        collection = Collection.from_vectors(ITEMS, ids=ids, random_state=0)
+        collection = Collection.from_vectors(ITEMS, ids=ids, random_state=0, hasher=SignBits())
         reports.append(collection.learn(pairs=evidence, queries=QUERIES[:60], ranker=FAST, **options))
     lines = [report.learned.gate for report in reports]
     assert lines[0] == lines[1]
-    collection = Collection.from_vectors(ITEMS, random_state=0)
+    collection = Collection.from_vectors(ITEMS, random_state=0, hasher=SignBits())
     by_matrix = collection.learn(pairs=matrix.tocsr(), queries=QUERIES[:60], ranker=FAST)
     assert by_matrix.learned.gate[0].keys() == lines[0][0].keys()
     assert "nDCG@10" in str(reports[0])
 
 
 def test_unknown_ids_are_refused_or_left_out():
-    collection = Collection.from_vectors(ITEMS, ids=NAMES, random_state=0)
+    collection = Collection.from_vectors(ITEMS, ids=NAMES, random_state=0, hasher=SignBits())
     pairs = [*relevant_pairs(60, 5, NAMES), (0, "nowhere", 1)]
     with pytest.raises(ValueError, match="pairs must name ids of the collection, got 'nowhere'"):
         collection.learn(pairs=pairs, queries=QUERIES[:60])
@@ -186,7 +186,7 @@ def test_constraints_name_items_or_rows_of_queries():
         same = RNG.choice(np.flatnonzero(Y[:N] == Y[query]), 3)
         other = RNG.choice(np.flatnonzero(Y[:N] != Y[query]), 3)
         rows += [(NAMES[query], NAMES[d], NAMES[s]) for s, d in zip(same, other, strict=True)]
-    collection = Collection.from_vectors(ITEMS, ids=NAMES, random_state=0)
+    collection = Collection.from_vectors(ITEMS, ids=NAMES, random_state=0, hasher=SignBits())
     report = collection.learn(constraints=rows)
     assert report.learned.ranker == "RankingSVM"
     by_query = [(int(name.split()[1]) % 50, d, s) for name, d, s in rows]
@@ -211,14 +211,14 @@ def test_clicks_are_judged_pairs(ids):
                 [known[item] for item in clicked],
             )
         )
-    collection = Collection.from_vectors(ITEMS, ids=ids, random_state=0)
+    collection = Collection.from_vectors(ITEMS, ids=ids, random_state=0, hasher=SignBits())
     report = collection.learn(clicks=pages, ranker=FAST)
     assert report.learned.kind == "clicks"
     assert report.learned.gate
 
 
 def test_queries_without_judgements_learn_from_the_vectors():
-    report = Collection.from_vectors(ITEMS, random_state=0).learn(unjudged=QUERIES, ranker=FAST)
+    report = Collection.from_vectors(ITEMS, random_state=0, hasher=SignBits()).learn(unjudged=QUERIES, ranker=FAST)
     assert report.learned.kind == "unjudged"
     assert report.learned.gate
 
@@ -232,7 +232,7 @@ def test_added_items_learn_with_their_vectors():
 
 
 def test_features_stand_in_for_vectors_of_another_process(tmp_path):
-    collection = Collection.from_vectors(ITEMS, random_state=0)
+    collection = Collection.from_vectors(ITEMS, random_state=0, hasher=SignBits())
     collection.save(tmp_path / "a")
     there = collection.learn(labels=Y[:N], ranker=FAST).learned.gate
     loaded = Collection.load(tmp_path / "a")
@@ -257,7 +257,9 @@ def test_a_failed_fit_leaves_everything_as_it_was(learned, monkeypatch):
 
 def test_the_same_seed_learns_the_same():
     lines = [
-        Collection.from_vectors(ITEMS, random_state=3).learn(labels=Y[:N], ranker="OnlineRankingSVM").learned.gate
+        Collection.from_vectors(ITEMS, random_state=3, hasher=SignBits())
+        .learn(labels=Y[:N], ranker="OnlineRankingSVM")
+        .learned.gate
         for _ in range(2)
     ]
     assert lines[0] == lines[1]

@@ -14,7 +14,7 @@ import pytest
 from collection_processes import remember_for_ever, start
 
 import bitrank
-from bitrank import Collection
+from bitrank import Collection, SignBits
 from bitrank.collection import CollectionFormatError, remembering
 from bitrank.core.codes import distances, signs
 from bitrank.core.types import Queries
@@ -27,7 +27,7 @@ def make(n=300, d=24, seed=0, ids=None):
     centres = rng.normal(size=(12, d))
     X = centres[rng.integers(12, size=n)] + 0.7 * rng.normal(size=(n, d))
     queries = centres[rng.integers(12, size=60)] + 0.7 * rng.normal(size=(60, d))
-    return Collection.from_vectors(X, ids=ids, random_state=0), queries, rng
+    return Collection.from_vectors(X, ids=ids, random_state=0, hasher=SignBits()), queries, rng
 
 
 def with_verdict(collection, offset):

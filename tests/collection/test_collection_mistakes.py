@@ -10,8 +10,8 @@ from bitrank import ITQ, Collection, Index, RankingSVM, SignBits
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 16))
-NAMED = Collection.from_vectors(X, ids=[f"i{row}" for row in range(60)])
-NUMBERED = Collection.from_vectors(X)
+NAMED = Collection.from_vectors(X, hasher=SignBits(), ids=[f"i{row}" for row in range(60)])
+NUMBERED = Collection.from_vectors(X, hasher=SignBits())
 CODES = Collection.from_codes(NAMED.codes())
 Y = np.repeat([0, 1, 2], 20)
 NANS = np.where(np.arange(16) == 2, np.nan, X)
@@ -184,7 +184,7 @@ def test_mistakes_are_value_errors_that_help_and_change_nothing(call, message):
 
 
 def test_an_empty_collection_answers_and_says_what_it_lacks():
-    collection = Collection.from_vectors(X)
+    collection = Collection.from_vectors(X, hasher=SignBits())
     collection.remove(collection.ids)
     assert len(collection) == 0
     assert (collection.search(X[:2], 3).ids == -1).all()

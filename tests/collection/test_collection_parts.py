@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitrank import ITQ, Collection, Index
+from bitrank import ITQ, Collection, Index, SignBits
 from bitrank.core.codes import distances
 from bitrank.ranking import QueryAdaptiveRanker, WhRank
 
@@ -34,7 +34,7 @@ def test_codes_with_their_hasher_are_searched_by_vectors():
 
 
 def test_only_the_vectors_that_can_be_learned_from_are_kept(tmp_path):
-    started = Collection.from_vectors(X[:50])
+    started = Collection.from_vectors(X[:50], hasher=SignBits())
     started.save(tmp_path / "a")
     for collection, kept in ((started, True), (Collection.load(tmp_path / "a"), False)):
         rows = X[50:].copy()
@@ -71,7 +71,7 @@ def test_a_ranker_from_elsewhere_ranks_until_another_version_does(tmp_path):
 
 
 def test_attachments_are_saved_with_the_items_or_not_at_all(tmp_path):
-    collection = Collection.from_vectors(X[:50])
+    collection = Collection.from_vectors(X[:50], hasher=SignBits())
     collection.attachments["notes"] = b"one"
     collection.save(tmp_path / "a")
     files = {file.name for file in (tmp_path / "a").iterdir()}

@@ -1,5 +1,7 @@
 """Collections of `BitPlanes`: heads, whole codes and estimates together find what float vectors would."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -233,3 +235,93 @@ def test_a_ranker_of_points_is_used_and_checked():
         QueryVectorRanker(space="bits").fit(collection.codes(), y)
     with pytest.raises(ValueError, match="codes must have at least one column"):
         QueryVectorRanker(space="vectors").fit(points[:, :0], y)
+
+
+def test_without_a_wish_four_bits_and_a_table_of_costs(tmp_path):
+    collection = Collection.from_vectors(X, random_state=0)
+    assert isinstance(collection.hasher, BitPlanes)
+    assert collection.hasher.bits == 4
+    report = collection.report()
+    bits, n_bytes, n_scanned, recalls, errors = zip(*report.costs, strict=True)
+    assert list(bits) == [0.5, 1, 2, 3, 4, 6]
+    assert list(n_bytes) == sorted(n_bytes)
+    assert all(scanned <= size for scanned, size in zip(n_scanned, n_bytes, strict=True))
+    assert n_bytes[4] == collection.bytes_per_item
+    assert recalls[0] < recalls[2] < recalls[4] + 0.01
+    assert recalls[4] > 0.85
+    assert list(errors) == sorted(errors, reverse=True)
+    assert f"{collection.bytes_per_item} bytes per item" in str(report)
+    assert f"4: {n_bytes[4]} ({n_scanned[4]}), {recalls[4]:.3f}" in str(report)
+    collection.save(tmp_path / "c")
+    assert Collection.load(tmp_path / "c").report().costs == report.costs
+    axes = report.plot()
+    assert axes.get_lines()[0].get_xdata().tolist() == list(n_scanned)
+
+
+def test_recall_of_the_table_is_that_of_held_out_rows():
+    """A table of queries that are given, against brute force over codes fitted on the other rows."""
+    made = Collection.from_vectors(X, queries=Q, random_state=0)
+    cost = next(cost for cost in made.report().costs if cost.bits == 2)
+    planes = BitPlanes(2, random_state=0).fit_family(X, made.hasher.family_)
+    other = Collection.from_vectors(X, hasher=planes)
+    wanted = np.argsort(true_distances("cosine"), axis=1)[:, :10]
+    hits = [len(set(a) & set(b)) / 10 for a, b in zip(other.search(Q, 10).ids.tolist(), wanted.tolist(), strict=True)]
+    assert abs(np.mean(hits) - cost.recall) < 0.05
+
+
+def test_wishes():
+    for size in (10, 12, 21, 30):
+        assert size - 1 <= Collection.from_vectors(X, bytes=size, random_state=0).bytes_per_item <= size
+    table = Collection.from_vectors(X, random_state=0).report().costs
+    for wish in (table[1].recall, table[2].recall, 1.0):
+        made = Collection.from_vectors(X, float_recall=wish, random_state=0)
+        reached = [cost.bits for cost in table if cost.recall >= wish]
+        assert made.hasher.bits == (reached[0] if reached else 6)
+
+
+def test_drift_is_noticed_and_repaired(tmp_path):
+    rng = np.random.default_rng(7)
+    other = (rng.normal(size=(400, 40)) / np.arange(40, 0, -1) @ TURN).astype(np.float32)  # where X has few bits
+    collection = Collection.from_vectors(X, bits=1, metric="l2", random_state=0)
+    collection.add(draw(200, 8))
+    assert collection.report().drift.lost < 0.02
+    collection.remember(Q[:1], [[3]], pinned=True)
+    with pytest.warns(UserWarning, match=r"added items: codes miss .* refit\(vectors\) makes the codes again"):
+        collection.add(other)
+    collection.save(tmp_path / "c")
+    drift = Collection.load(tmp_path / "c").report().drift
+    assert drift == collection.report().drift
+    assert drift.n == 600
+    vectors = np.vstack([X, draw(200, 8), other])
+    asked = other[:50] + 0.01
+    wanted = np.argsort(np.linalg.norm(asked[:, None] - vectors, axis=2), axis=1)[:, :10]
+
+    def found(collection):
+        ids = collection.search(asked, 10).ids.tolist()
+        return np.mean([len(set(a) & set(b)) / 10 for a, b in zip(ids, wanted.tolist(), strict=True)])
+
+    before = found(collection)
+    with pytest.raises(ValueError, match=r"vectors must hold those of all items, of shape \(2100, 40\), got"):
+        collection.refit(X)
+    assert collection.refit(vectors).drift is None
+    assert found(collection) > before + 0.05
+    assert collection.search(Q[:1], 1).ids.tolist() == [[3]]  # what was remembered is known in the new codes
+    collection.save(tmp_path / "c")
+    assert found(Collection.load(tmp_path / "c")) == found(collection)
+
+
+def test_mistaken_wishes():
+    cases = [
+        ({"bits": 2, "bytes": 10}, "from_vectors must get one wish, got bits and bytes"),
+        ({"bytes": 2}, "bytes must be at least 4 for 40 dimensions, got 2"),
+        ({"bytes": 0}, "bytes must be"),
+        ({"float_recall": 1.5}, "float_recall must be a number above 0 and at most 1, got 1.5"),
+        ({"float_recall": True}, "float_recall must be a number above 0 and at most 1, got True"),
+        ({"bytes": 9, "hasher": SignBits()}, "bytes must be None for a hasher, which has its own, got both"),
+        ({"queries": Q[:, :5]}, "queries must have 40 columns, as X has, got 5"),
+    ]
+    for wish, message in cases:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            Collection.from_vectors(X, **wish)
+    with pytest.raises(ValueError, match="refit must be of a collection of vectors, got one of codes"):
+        Collection.from_codes(np.uint8([[1], [2]])).refit(X)

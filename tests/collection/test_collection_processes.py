@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from collection_processes import answer, learn_for_ever, search_for_ever, start
 
-from bitrank import Collection
+from bitrank import Collection, SignBits
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 16)).astype(np.float32)
@@ -25,7 +25,7 @@ LABELS = (X[:, 0] > 0) * 2 + (X[:, 1] > 0)
 
 @pytest.fixture(scope="module")
 def learned():
-    collection = Collection.from_vectors(X, ids=NAMES, random_state=0)
+    collection = Collection.from_vectors(X, ids=NAMES, random_state=0, hasher=SignBits())
     collection.learn(labels=LABELS, ranker="WhRank")
     return collection
 
@@ -34,7 +34,7 @@ EIGHT_LINES = """
 from bitrank import Collection
 from bitrank.datasets import digits
 images, y = digits()
-shop = Collection.from_vectors(images[:800].reshape(800, -1), random_state=0)
+shop = Collection.from_vectors(images[:800].reshape(800, -1), random_state=0, hasher=SignBits())
 shop.learn(labels=y[:800], ranker="WhRank")
 shop.save("shop.bitrank")
 ids, distances = Collection.load("shop.bitrank").search(images[800:1000].reshape(200, -1))
@@ -116,7 +116,7 @@ def test_an_interrupt_ends_a_fit_and_leaves_the_collection_as_it_was(ranker):
 
 def test_searches_see_one_moment_while_items_and_rankings_change(tmp_path):
     """Items come and go in groups of ten; every search sees whole groups, and distances of one ranking."""
-    collection = Collection.from_vectors(X, ids=NAMES, random_state=0)
+    collection = Collection.from_vectors(X, ids=NAMES, random_state=0, hasher=SignBits())
     collection.learn(labels=LABELS, ranker="WhRank")
     query = X[:1]
     group = np.repeat(query, 10, axis=0)
@@ -154,7 +154,7 @@ def test_searches_see_one_moment_while_items_and_rankings_change(tmp_path):
 
 
 def test_writers_do_not_lose_each_others_items():
-    collection = Collection.from_vectors(X, ids=NAMES)
+    collection = Collection.from_vectors(X, ids=NAMES, hasher=SignBits())
 
     def writes(name):
         for row in range(20):

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from bitrank import AsymmetricRanker, BitPlanes, Collection
+from bitrank import AsymmetricRanker, BitPlanes, Collection, SignBits
 from bitrank.collection import promises
 
 N, D = 6000, 48
@@ -159,7 +159,7 @@ def test_files_hold_cells_and_what_was_measured(made, tmp_path, mmap):
 
 def test_auto_makes_cells_at_the_first_promise(monkeypatch):
     monkeypatch.setattr(promises, "LEAST_ITEMS", N)
-    few = Collection.from_vectors(vectors(N - 1), cells="auto")
+    few = Collection.from_vectors(vectors(N - 1), cells="auto", hasher=SignBits())
     assert few.search(vectors(3, 1), recall=0.9, explain=True).explanation.read.tolist() == [1, 1, 1]
     assert not few.index.has_cells
     many = Collection.from_codes(make().codes(), cells="auto")
@@ -194,8 +194,8 @@ def test_mistakes(made):
     with pytest.raises(ValueError, match=r"recall must be None for a similarity, got 0\.9"):
         made[0].search(made[0].codes([1]), recall=0.9, similarity="tanimoto")
     with pytest.raises(ValueError, match='cells must be None or "auto", got 3'):
-        Collection.from_vectors(vectors(10), cells=3)
+        Collection.from_vectors(vectors(10), cells=3, hasher=SignBits())
     with pytest.raises(ValueError, match="the index must hold at least 64 rows to make cells of, got 10"):
-        Collection.from_vectors(vectors(10)).make_cells()
+        Collection.from_vectors(vectors(10), hasher=SignBits()).make_cells()
     with pytest.raises(ValueError, match="queries must be vectors of 48 numbers"):
         made[0].make_cells(queries=np.zeros((3, 5)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 import bitrank
-from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing
+from bitrank.hashing import ITQ, LSH, IsotropicHashing, SignBits, SpectralHashing, load_hasher
 from bitrank.hashing.pca import fit_pca
 
 
@@ -156,3 +156,17 @@ def test_sign_bits_against_numpy():
     hasher = SignBits().fit(X)
     np.testing.assert_array_equal(hasher.transform(Q), np.packbits(X.mean(axis=0) < Q, axis=1))
     np.testing.assert_allclose(hasher.project(Q), Q - X.mean(axis=0), rtol=1e-6, atol=1e-6)
+
+
+def test_sign_bits_choose_the_threshold_that_finds_more(tmp_path):
+    rng = np.random.default_rng(0)
+    around = rng.normal(size=(600, 32))
+    away = around + np.tile([-3.0, 3.0], 16)  # signs around zero say nothing
+    assert not SignBits("auto").fit(around - around.mean(axis=0) + 1e-9).mean_.any()
+    chosen = SignBits(threshold="auto").fit(away)
+    np.testing.assert_allclose(chosen.mean_, away.mean(axis=0))
+    np.testing.assert_array_equal(chosen.transform(away), SignBits().fit_transform(away))
+    chosen.save(tmp_path / "signs")
+    np.testing.assert_array_equal(load_hasher(tmp_path / "signs").transform(away), chosen.transform(away))
+    with pytest.raises(ValueError, match='threshold must be "mean", "zero" or "auto", got \'best\''):
+        SignBits("best").fit(away)

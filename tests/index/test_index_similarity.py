@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitrank import Collection, Index, connect
+from bitrank import Collection, Index, SignBits, connect
 from bitrank.core.codes import pack, unpack
 
 
@@ -100,7 +100,7 @@ def test_filters_and_collections():
     )
     np.testing.assert_array_equal(plain.ids, expected[0])
     vectors = rng.normal(size=(50, 32))
-    of_vectors = Collection.from_vectors(vectors)
+    of_vectors = Collection.from_vectors(vectors, hasher=SignBits())
     codes = of_vectors.codes()
     found = of_vectors.search(vectors[:2], 5, similarity="tanimoto")
     assert_similar(found, brute_force(unpack(codes[:2], 32), unpack(codes, 32), np.arange(50), 5))

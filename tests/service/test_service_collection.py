@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 from serving import Command, serving
 
-from bitrank import Collection, Index, RankingSVM
+from bitrank import Collection, Index, RankingSVM, SignBits
 from bitrank.cli import main
 from bitrank.service import sources
 from bitrank.service.folding import fold
@@ -26,7 +26,7 @@ def vectors():
 def shop(vectors, tmp_path):
     """The folder of a collection that learned."""
     X, labels = vectors
-    collection = Collection.from_vectors(X, random_state=0)
+    collection = Collection.from_vectors(X, random_state=0, hasher=SignBits())
     made = RankingSVM(random_state=0).fit(collection.codes(), labels)
     collection.use(made)
     collection.save(tmp_path / "shop.bitrank")
@@ -62,7 +62,7 @@ def test_the_ranker_of_the_folder_answers_vectors_and_codes(shop, vectors, tmp_p
 
 def test_vectors_bring_themselves_as_features(vectors, tmp_path):
     X, labels = vectors
-    collection = Collection.from_vectors(X, random_state=0)
+    collection = Collection.from_vectors(X, random_state=0, hasher=SignBits())
     collection.learn(labels=labels)
     collection.save(tmp_path / "shop.bitrank")
     query = X[3] + 0.2
@@ -98,7 +98,7 @@ def test_the_folder_is_only_read_and_the_database_holds_what_changed(shop, tmp_p
 
 
 def test_names_are_titles_and_find_their_rows_in_a_file(vectors, tmp_path):
-    collection = Collection.from_vectors(vectors[0][:20], ids=[f"item {row}" for row in range(20)])
+    collection = Collection.from_vectors(vectors[0][:20], ids=[f"item {row}" for row in range(20)], hasher=SignBits())
     collection.remove(["item 3"])
     collection.save(tmp_path / "named.bitrank")
     table = {"id": ["item 7", "gone", "item 1"], "title": ["seven", "x", None], "price": [1.5, 2.0, 3.0]}
@@ -125,7 +125,9 @@ def test_a_hasher_beside_that_of_the_folder_is_refused(shop, tmp_path):
 @pytest.mark.parametrize("names", [False, True])
 def test_a_backup_is_folded_in(vectors, tmp_path, names, capsys):
     X = vectors[0]
-    collection = Collection.from_vectors(X, ids=[f"i{row}" for row in range(240)] if names else None, random_state=0)
+    collection = Collection.from_vectors(
+        X, ids=[f"i{row}" for row in range(240)] if names else None, random_state=0, hasher=SignBits()
+    )
     collection.save(tmp_path / "old.bitrank")
     codes = collection.codes()
     weights = np.linspace(0, 2, 24).tolist()
@@ -164,7 +166,7 @@ def test_a_backup_of_another_collection_is_refused_and_changes_nothing(vectors, 
     with serving(sources.Source("other", Index(np.zeros((30, 3), np.uint8)), sources.Items()), tmp_path):
         pass
     back_up(f"sqlite:///{tmp_path / 'bitrank.db'}", tmp_path / "backup.db")
-    collection = Collection.from_vectors(vectors[0])
+    collection = Collection.from_vectors(vectors[0], hasher=SignBits())
     before = collection.codes()
     with pytest.raises(ValueError, match="the database must be that of this collection"):
         fold(tmp_path / "backup.db", collection)

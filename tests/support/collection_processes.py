@@ -4,7 +4,7 @@ import multiprocessing
 
 import numpy as np
 
-from bitrank import Collection
+from bitrank import Collection, SignBits
 from bitrank.integrations.documents import Documents
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -93,7 +93,7 @@ def learn_for_ever(pipe, ranker):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 64)).astype(np.float32)
     y = (X[:, :4] > 0) @ [8, 4, 2, 1]
-    collection = Collection.from_vectors(X, random_state=0)
+    collection = Collection.from_vectors(X, random_state=0, hasher=SignBits())
     before = collection.search(X[:5], 5)
     try:
         pipe.send("learning")

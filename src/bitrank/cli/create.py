@@ -33,7 +33,9 @@ def add_parser(commands: Any) -> None:
     command.add_argument("--ids", type=Path, help="one id per item: .npy, .csv or .json (default: 0 to n - 1)")
     command.add_argument("--codes", action="store_true", help="the .npy holds packed codes, not vectors")
     command.add_argument("--n-bits", type=int, help="bits per code (default: eight per byte, or those of the hasher)")
-    command.add_argument("--bits", type=float, help="bits per dimension of vectors (default: chosen)")
+    command.add_argument("--bits", type=float, help="a wish: bits per dimension of vectors, 0.25 to 8 (default: 4)")
+    command.add_argument("--bytes", type=int, help="or bytes per item, at most")
+    command.add_argument("--float-recall", type=float, help="or the share of the ten nearest vectors to find, at least")
     command.add_argument("--hasher", help="what makes codes of vectors: the name of a hasher, or a saved one (.npz)")
     command.add_argument("--metric", default="cosine", help="cosine, dot or l2 (default: %(default)s)")
     command.add_argument("--column", default="code", help="Parquet column of the codes (default: %(default)s)")
@@ -66,13 +68,14 @@ def _make(arguments: argparse.Namespace) -> Collection:
 
     source, ids, n_bits, seed = arguments.source, read(arguments.ids), arguments.n_bits, arguments.seed
     of_vectors = source.suffix == ".npy" and not arguments.codes
-    if not of_vectors and (arguments.hasher is not None or arguments.bits is not None):
-        raise ValueError("--hasher and --bits must be left out for codes, got one")
+    wishes = {"bits": arguments.bits, "bytes": arguments.bytes, "float_recall": arguments.float_recall}
+    if not of_vectors and (arguments.hasher is not None or any(wish is not None for wish in wishes.values())):
+        raise ValueError("--hasher, --bits, --bytes and --float-recall must be left out for codes, got one")
     if of_vectors:
         return Collection.from_vectors(
             read_array(source),
             ids,
-            bits=arguments.bits,
+            **wishes,
             hasher=_hasher(arguments),
             metric=arguments.metric,
             random_state=seed,

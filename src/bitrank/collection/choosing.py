@@ -10,15 +10,18 @@ import numpy.typing as npt
 from bitrank.collection.planes import PlaneQueries
 from bitrank.core.checks import check_count
 from bitrank.core.codes import sample_rows
+from bitrank.hashing.axes import Spectra
 from bitrank.index import Index
 
 if TYPE_CHECKING:
+    from bitrank.hashing import BitPlanes
+
     pass
 
 DEFAULT_BITS = 4.0
-_TRIED = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)  # bits per dimension
+_TRIED = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)  # bits per dimension
 _ROWS, _QUERIES, _K = 5000, 200, 10
-_FEWEST = 10  # queries whose recall says anything
+_FEWEST = 25  # queries whose recall says anything
 _OF_NUMBERS = 16  # bits per code beside those of the dimensions
 
 Matrix = npt.NDArray[Any]
@@ -34,21 +37,15 @@ class Cost(NamedTuple):
     error: float  # share of the vectors' variance that the codes do not hold
 
 
-def costs(
-    vectors: Matrix, metric: str, queries: Matrix | None, random_state: int | None, tried: tuple[float, ...] = _TRIED
-) -> list[Cost]:
+def costs(like: BitPlanes, vectors: Matrix, queries: Matrix | None) -> list[Cost]:
     """Fit codes of several sizes on a sample, and search for rows that they were not fitted on."""
-    from bitrank.hashing import BitPlanes
-
     sample, asked = held_out(vectors, queries)
     if len(asked) < _FEWEST or len(sample) <= _K:
         return []
-    out, family = list[Cost](), None
-    for bits in tried:
-        planes = BitPlanes(bits, metric, random_state)  # type: ignore[arg-type]
-        planes.fit_family(sample, family)
-        family = planes.family_
-        found = recall_of(planes, sample, asked, metric)
+    out, spectra = list[Cost](), Spectra()
+    for bits in _TRIED:
+        planes = type(like)(bits, like.metric, like.random_state).fit_family(sample, like.family_, spectra)
+        found = recall_of(planes, sample, asked, like.metric)
         out.append(Cost(bits, planes.n_bits_ // 8, planes.n_scanned_ // 8, found, planes.error(asked)))
     return out
 
@@ -81,22 +78,37 @@ def recall_of(hasher: Any, items: Matrix, queries: Matrix, metric: str) -> float
     return float((near[:, :, None] == found[:, None, :]).any(axis=2).mean())
 
 
-def choose_bits(
-    n_dimensions: int, table: list[Cost], bits: float | None, n_bytes: int | None, float_recall: float | None
-) -> float:
-    """Bits per dimension that fulfil a wish: the most that fit in the bytes, or the fewest that reach the recall."""
-    if n_bytes is not None:
-        most = (8 * check_count("bytes", n_bytes, 1) - _OF_NUMBERS) / n_dimensions
-        if most < 0.25:
-            least = -(-(0.25 * n_dimensions + _OF_NUMBERS) // 8)
-            raise ValueError(f"bytes must be at least {least:.0f} for {n_dimensions} dimensions, got {n_bytes}")
-        return min(8.0, most)
-    if float_recall is None:
-        return DEFAULT_BITS if bits is None else bits
+def recall_on_held_out(hasher: Any, vectors: Matrix, metric: str, queries: Matrix | None = None) -> float | None:
+    """Recall of the plain search for rows of the vectors among others, or for queries; None for few rows."""
+    items, asked = held_out(vectors, queries)
+    return recall_of(hasher, items, asked, metric) if len(asked) and len(items) > _K else None
+
+
+def bits_for(n_bytes: Any, n_dimensions: int) -> float:
+    """The most bits per dimension whose codes fit in some bytes.
+
+    Examples
+    --------
+    >>> bits_for(50, 384)
+    1.0
+    """
+    most = (8 * check_count("bytes", n_bytes, 1) - _OF_NUMBERS) / n_dimensions
+    if most < 0.25:
+        least = -(-(0.25 * n_dimensions + _OF_NUMBERS) // 8)
+        raise ValueError(f"bytes must be at least {least:.0f} for {n_dimensions} dimensions, got {n_bytes}")
+    return min(8.0, most)
+
+
+def check_float_recall(float_recall: Any) -> None:
+    """Check a wish."""
     if not isinstance(float_recall, int | float) or isinstance(float_recall, bool) or not 0 < float_recall <= 1:
         raise ValueError(f"float_recall must be a number above 0 and at most 1, got {float_recall!r:.60}")
+
+
+def bits_of_recall(table: list[Cost], float_recall: float) -> float:
+    """The fewest bits per dimension that reach a recall, or the most where none do."""
     reached = [cost.bits for cost in table if cost.recall >= float_recall]
-    return reached[0] if reached else DEFAULT_BITS if not table else table[-1].bits
+    return reached[0] if reached else table[-1].bits if table else DEFAULT_BITS
 
 
 def recall_lost(table: list[Cost], bits: float, error: float) -> float:

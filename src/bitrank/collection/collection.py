@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from bitrank.collection.folder import Change, State, Stored
 from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, as_values, is_numbers
 from bitrank.collection.moment import Lazy, Moment
 from bitrank.collection.planes import PlaneItems, PlaneQueries
-from bitrank.collection.report import PLAIN, CollectionReport, Learned, Version, measure_recall
+from bitrank.collection.report import PLAIN, CollectionReport, Drift, Learned, Version
 from bitrank.collection.results import CollectionResults, Explanation
 from bitrank.collection.vectors import GivenVectors, check_vectors
 from bitrank.core.arrays import to_array
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 METRICS = ("cosine", "dot", "l2")
 _MOST_VERSIONS = 10
+_FEWEST_ADDED, _MOST_LOST = 100, 0.02  # items that were added, and recall that they may lose before a warning
 
 
 class Collection:
@@ -72,14 +74,14 @@ class Collection:
         metric: str = "cosine",
         random_state: int | None = None,
     ) -> None:
-        self._hasher = None if hasher is None else Lazy("hasher", hasher)
         if random_state is not None and (not isinstance(random_state, int) or isinstance(random_state, bool)):
             raise ValueError(f"random_state must be an int or None, got {random_state!r:.60}")
         self._n_dimensions, self._metric, self._random_state = n_dimensions, metric, random_state
-        self._moment = Moment(index, ids, PLAIN)
+        self._moment = Moment(index, ids, PLAIN, hasher=None if hasher is None else Lazy("hasher", hasher))
         self._versions: tuple[tuple[Version, Lazy | None], ...] = ((PLAIN, None),)
         self._learned: Learned | None = None
         self._recall: float | None = None
+        self._fit: dict[str, Any] = {}  # what numbers of bits cost, and errors of items that were fitted and added
         self._vectors = GivenVectors()
         self._state: State | None = None  # of the folder that holds this, but for the changes since
         self._changes: list[Change] | None = []  # None: too many for the journal
@@ -99,6 +101,9 @@ class Collection:
         ids: Iterable[Any] | None = None,
         *,
         bits: float | None = None,
+        bytes: int | None = None,  # noqa: A002
+        float_recall: float | None = None,
+        queries: npt.ArrayLike | None = None,
         hasher: Hasher | None = None,
         metric: str = "cosine",
         cells: str | None = None,
@@ -106,17 +111,26 @@ class Collection:
     ) -> Self:
         """Make a collection of vectors: their codes are kept, the vectors are not.
 
+        Codes are those of `BitPlanes`, of 4 bits per dimension unless there is a wish; `report` has a table of what
+        other numbers of bits cost.
+
         Parameters
         ----------
         X : array of shape (n, n_dimensions)
         ids : n hashable values, optional
             Whole numbers are fastest; row numbers by default.
         bits : float, optional
-            Bits per dimension, from 0.25 to 8, of `BitPlanes`.
+            A wish: bits per dimension, from 0.25 to 8.
+        bytes : int, optional
+            Or bytes per item, at most.
+        float_recall : float, optional
+            Or the share of the ten nearest vectors that a search finds, at least, on held-out rows of a sample.
+        queries : array of shape (n_queries, n_dimensions), optional
+            Queries to measure recall with in place of held-out rows, which items are more like.
         hasher : Hasher, optional
-            Makes the codes in its place. One that is not fitted learns from X.
+            Makes the codes in place of `BitPlanes`. One that is not fitted learns from X.
         metric : {"cosine", "dot", "l2"}
-            What makes vectors near, for the recall in `report`.
+            What makes vectors near. Vectors of length zero have no cosine and are refused.
         cells : "auto", optional
             Call `make_cells` at the first search with `recall`, once there are 200 000 items; until then it reads all.
         random_state : int, optional
@@ -128,24 +142,39 @@ class Collection:
 
         Examples
         --------
-        >>> Collection.from_vectors([[0.5, -2.0], [1.0, 0.25], [-1.0, 0.5]])
+        >>> from bitrank import SignBits
+        >>> Collection.from_vectors([[0.5, -2.0], [1.0, 0.25], [-1.0, 0.5]], hasher=SignBits())
         Collection(3 items of 2 bits from 2 dimensions, plain ranking)
         """
         from sklearn.exceptions import NotFittedError
         from sklearn.utils.validation import check_is_fitted
 
-        from bitrank.hashing import BitPlanes, SignBits
+        from bitrank.collection import choosing
+        from bitrank.hashing import BitPlanes
         from bitrank.hashing.hasher import Hasher
 
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}, got {metric!r}")
-        if bits is not None and hasher is not None:
-            raise ValueError("bits must be None for a hasher, which has its own, got both")
+        wishes = {"bits": bits, "bytes": bytes, "float_recall": float_recall}
+        wished = [name for name, wish in wishes.items() if wish is not None]
+        if wished and hasher is not None:
+            raise ValueError(f"{wished[0]} must be None for a hasher, which has its own, got both")
+        if len(wished) > 1:
+            raise ValueError(f"from_vectors must get one wish, got {' and '.join(wished)}")
         vectors = check_vectors(X, "X")
         if len(vectors) < 2 and hasher is None:
             raise ValueError(f"X must hold at least two rows, whose values choose the thresholds, got {len(vectors)}")
-        made: Hasher = SignBits() if bits is None else BitPlanes(bits, metric, random_state)  # type: ignore[arg-type]
-        chosen = made if hasher is None else hasher
+        asked = None if queries is None else check_vectors(queries, "queries")
+        if asked is not None and asked.shape[1] != vectors.shape[1]:
+            raise ValueError(f"queries must have {vectors.shape[1]} columns, as X has, got {asked.shape[1]}")
+        if random_state is not None and (not isinstance(random_state, int) or isinstance(random_state, bool)):
+            raise ValueError(f"random_state must be an int or None, got {random_state!r:.60}")
+        if float_recall is not None:
+            choosing.check_float_recall(float_recall)
+        if bytes is not None:
+            bits = choosing.bits_for(bytes, vectors.shape[1])
+        bits = choosing.DEFAULT_BITS if bits is None else bits
+        chosen: Any = BitPlanes(bits, metric, random_state) if hasher is None else hasher  # type: ignore[arg-type]
         if not isinstance(chosen, Hasher):
             raise ValueError(f"hasher must be a Hasher, got {hasher!r:.60}")
         try:
@@ -157,6 +186,10 @@ class Collection:
                 )
         except NotFittedError:
             chosen = copy.deepcopy(chosen).fit(vectors)
+        table = choosing.costs(chosen, vectors, asked) if isinstance(chosen, BitPlanes) and hasher is None else []
+        if float_recall is not None and choosing.bits_of_recall(table, float_recall) != bits:
+            planes = BitPlanes(choosing.bits_of_recall(table, float_recall), metric, random_state)  # type: ignore[arg-type]
+            chosen = planes.fit_family(vectors, chosen.family_)
         index = _new_index(chosen)
         known, numbers = _start_ids(ids, len(vectors), index)
         index.add(chosen.transform(vectors), numbers)
@@ -170,7 +203,10 @@ class Collection:
         )
         collection._may_make_cells(cells)
         collection._vectors = GivenVectors(((numbers, vectors),))
-        collection._recall = measure_recall(chosen, vectors, metric)
+        collection._recall = choosing.recall_on_held_out(chosen, vectors, metric, asked)
+        if table:
+            error = chosen.error(choosing.held_out(vectors, None)[0])
+            collection._fit = {"costs": [cost._asdict() for cost in table], "fitted": error, "added": 0.0, "n": 0}
         return collection
 
     @classmethod
@@ -272,7 +308,7 @@ class Collection:
 
     @property
     def bytes_per_item(self) -> int:
-        """Bytes per code, without ids."""
+        """Bytes per code as stored, head and rest, without ids, entries of the index and cells."""
         return n_bytes(self.n_bits)
 
     @property
@@ -307,7 +343,12 @@ class Collection:
     @property
     def hasher(self) -> Hasher | None:
         """What makes the codes of vectors, or None."""
-        return None if self._hasher is None else self._hasher.get()
+        hasher: Hasher | None = self._moment.get_hasher()
+        return hasher
+
+    @property
+    def _hasher(self) -> Lazy | None:
+        return self._moment.hasher
 
     @property
     def ranker(self) -> Ranker | None:
@@ -476,9 +517,10 @@ class Collection:
 
         Examples
         --------
+        >>> from bitrank import SignBits
         >>> from bitrank.datasets import digits
         >>> images, y = digits()
-        >>> collection = Collection.from_vectors(images.reshape(len(images), -1))
+        >>> collection = Collection.from_vectors(images.reshape(len(images), -1), hasher=SignBits())
         >>> sevens = np.flatnonzero(y == 7)
         >>> y[collection.search_examples(sevens[:5], k=6).ids[0]].tolist()
         [7, 7, 7, 7, 7, 7]
@@ -584,9 +626,10 @@ class Collection:
 
         Examples
         --------
+        >>> from bitrank import SignBits
         >>> from bitrank.datasets import digits
         >>> images, y = digits()
-        >>> collection = Collection.from_vectors(images[:600].reshape(600, -1), random_state=0)
+        >>> collection = Collection.from_vectors(images[:600].reshape(600, -1), hasher=SignBits(), random_state=0)
         >>> report = collection.learn(labels=y[:600], ranker="WhRank")
         >>> report.version.ranker, report.learned.accepted
         ('WhRank', True)
@@ -798,7 +841,10 @@ class Collection:
             n_dimensions=self._n_dimensions,
             hasher=None if self._hasher is None else type(self._hasher.get()).__name__,
             metric=self._metric,
+            n_scanned=getattr(moment.index, "n_scanned", self.n_bits),
             recall=self._recall,
+            costs=self._costs(),
+            drift=self._drift(),
             version=moment.version,
             learned=self._learned,
             memory=remembering.summary(moment),
@@ -899,6 +945,8 @@ class Collection:
         3
         """
         codes, vectors = self._read_items(X)
+        fitted: Any = self.hasher if self._fit and vectors is not None and len(vectors) else None
+        error = None if fitted is None else fitted.error(vectors)
         with self._writing:
             moment = self._moment
             index, known = _to_change(moment.index), moment.ids
@@ -919,6 +967,8 @@ class Collection:
             self._note(Change(numbers, codes, names))
             self._vectors = self._vectors.remove(removed).add(numbers, vectors)
             self._change(moment, index, known, memory, len(codes) + len(removed))
+            if error is not None:
+                self._notice_drift(error, len(codes))
 
     def _change(self, moment: Moment, index: Any, ids: ItemIds, memory: Memory | None, n: int) -> None:
         """Search other items from now on."""
@@ -928,6 +978,80 @@ class Collection:
             self._facts_changed = True
             if kept.measured:
                 self._moment = self._measured(self._moment)
+
+    def _costs(self) -> list[Any]:
+        from bitrank.collection.choosing import Cost
+
+        return [Cost(**cost) for cost in self._fit.get("costs", ())]
+
+    def _drift(self) -> Drift | None:
+        """How much worse codes hold items that were added than those that they were fitted on."""
+        if not self._fit.get("n"):
+            return None
+        from bitrank.collection.choosing import recall_lost
+
+        hasher: Any = self.hasher
+        lost = recall_lost(self._costs(), hasher.bits, self._fit["added"])
+        return Drift(self._fit["n"], self._fit["fitted"], self._fit["added"], lost)
+
+    def _notice_drift(self, error: float, n: int) -> None:
+        """Take the error of new items into account, and warn when it first costs too much."""
+        before, total = self._drift(), self._fit["n"] + n
+        mean = (self._fit["added"] * self._fit["n"] + error * n) / total
+        self._fit, self._facts_changed = self._fit | {"added": mean, "n": total}, True
+        drift = self._drift()
+        warned = before is not None and before.n >= _FEWEST_ADDED and before.lost > _MOST_LOST
+        if drift is not None and total >= _FEWEST_ADDED and drift.lost > _MOST_LOST and not warned:
+            warnings.warn(f"{drift}; refit(vectors) makes the codes again", stacklevel=3)
+
+    def refit(self, vectors: npt.ArrayLike) -> CollectionReport:
+        """Make the codes again, fitted on the vectors of all items as they are today.
+
+        The ranking is the plain one afterwards: what was learned was learned of the old codes. Judged queries that
+        `remember` keeps are translated.
+
+        Parameters
+        ----------
+        vectors : array of shape (n, n_dimensions)
+            In the order of `ids`.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(200, 16))
+        >>> collection = Collection.from_vectors(X[:100], random_state=0)
+        >>> collection.add(3 * X[100:])
+        >>> collection.refit(np.vstack([X[:100], 3 * X[100:]])).drift is None
+        True
+        """
+        from sklearn.base import clone
+
+        from bitrank.collection import choosing
+
+        hasher: Any = self.hasher
+        if hasher is None or not isinstance(self._moment.index, Index):
+            raise ValueError("refit must be of a collection of vectors, got one of codes or of an engine")
+        X = check_vectors(vectors, "vectors")
+        with self._learning, self._writing:
+            moment = self._moment
+            if X.shape != (len(moment.index), self._n_dimensions):
+                wanted = (len(moment.index), self._n_dimensions)
+                raise ValueError(f"vectors must hold those of all items, of shape {wanted}, got {X.shape}")
+            memory, decode = moment.memory, getattr(hasher, "decode", None)
+            if memory is not None and len(memory) and decode is None:
+                raise ValueError(f"a {type(hasher).__name__} cannot translate judged queries: forget them before refit")
+            numbers, new = moment.ids.numbers(moment.index), clone(hasher).fit(X)
+            index = _new_index(new)
+            index.add(new.transform(X), numbers)
+            if memory is not None and decode is not None:
+                codes = new.transform(decode(memory.codes)) if len(memory) else memory.codes[:0]
+                memory = memory.of_codes(codes, new.n_bits_) if len(memory) else None
+            self._moment = dataclasses.replace(moment, index=index, hasher=Lazy("hasher", new), memory=memory)
+            self._moment = dataclasses.replace(self._moment, promises=moment.promises and promises.Promises())
+            self._vectors, self._recall = GivenVectors(), choosing.recall_on_held_out(new, X, self._metric)
+            self._fit = self._fit and self._fit | {"fitted": new.error(X), "added": 0.0, "n": 0}
+            self._changes = None
+            self._use("plain", None)
+        return self.report()
 
     def remove(self, ids: Iterable[Any]) -> None:
         """Remove items; an unknown id is a ValueError, and nothing is removed.
@@ -1046,10 +1170,12 @@ class Collection:
             random_state=facts["random_state"],
         )
         if stored.hasher is not None:
-            collection._hasher = Lazy("hasher", data=stored.hasher)
+            hasher = Lazy("hasher", data=stored.hasher)
+            collection._moment = dataclasses.replace(collection._moment, hasher=hasher)
         if facts["learned"] is not None:
             collection._learned = Learned.from_json(facts["learned"])
         collection._recall, collection._state = facts["recall"], state
+        collection._fit = facts.get("fit", {})
         collection.attachments, collection._attached = stored.attachments, dict(stored.attachments)
         rankers = {number: Lazy("ranker", data=data) for number, data in stored.rankers.items()}
         versions = [Version(**value) for value in facts["versions"]]
@@ -1095,7 +1221,7 @@ class Collection:
         plain = self._plain(moment, queries, vectors) if needs_plain else None
         if ranker is None:
             return plain, plain, None
-        hasher: Any = self.hasher
+        hasher: Any = moment.get_hasher()
         if in_vectors and vectors is not None:
             asked = plain if isinstance(plain, PlaneQueries) else PlaneQueries.of(hasher, vectors)
             learned, trust = asked.learned(ranker, PlaneItems(hasher, moment.index))
@@ -1107,7 +1233,7 @@ class Collection:
 
     def _plain(self, moment: Moment, queries: Any, vectors: npt.NDArray[Any] | None) -> Any:
         """What the plain ranking asks the index, for queries as `_read_queries` returns them."""
-        hasher: Any = self.hasher
+        hasher: Any = moment.get_hasher()
         if vectors is not None and hasattr(hasher, "ask") and isinstance(moment.index, Index):
             return PlaneQueries.of(hasher, vectors)
         return queries if vectors is None else hasher.project(vectors)
@@ -1124,7 +1250,7 @@ class Collection:
             return Q.codes
         queries, vectors = self._read_queries(moment, Q)
         if vectors is not None:
-            queries = self._hasher.get().transform(vectors)  # type: ignore[union-attr]
+            queries = moment.get_hasher().transform(vectors)
         codes: Codes = queries if queries.dtype == np.uint8 else np.packbits(queries > 0, axis=1)
         return codes
 
@@ -1140,7 +1266,7 @@ class Collection:
             if array.ndim == 2 and array.dtype == np.uint8 and array.shape[1] != n_bytes(n_bits):
                 raise ValueError(f"queries must be {self._wanted()}, got shape {array.shape} of {array.dtype}")
             codes = check_codes(array, n_bits, name="queries")
-            decode = getattr(self.hasher, "decode", None)
+            decode = getattr(moment.get_hasher(), "decode", None)
             return (codes, None) if decode is None else (None, decode(codes))
         if self._hasher is not None or array.ndim != 2 or array.shape[1] != n_bits or array.dtype.kind not in "fiu":
             raise ValueError(f"queries must be {self._wanted()}, got shape {array.shape} of {array.dtype}")
@@ -1261,6 +1387,7 @@ class Collection:
             "metric": self._metric,
             "random_state": self._random_state,
             "recall": self._recall,
+            "fit": self._fit,
             "ids": self._moment.ids.kind,
             "versions": [dataclasses.asdict(version) for version, _ in self._versions],
             "learned": None if self._learned is None else self._learned.to_json(),

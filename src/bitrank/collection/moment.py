@@ -60,6 +60,11 @@ class Moment:
     ranker: Lazy | None = None
     memory: Memory | None = None
     promises: Promises | None = None  # of recall, where there are cells or may be
+    hasher: Lazy | None = None
+
+    def get_hasher(self) -> Any:
+        """What makes the codes of vectors, or None."""
+        return None if self.hasher is None else self.hasher.get()
 
     def search(
         self,

@@ -5,19 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
-import numpy.typing as npt
-
-from bitrank.collection.planes import PlaneQueries
 from bitrank.collection.promises import Curve
-from bitrank.core.codes import sample_rows
-from bitrank.index import Index
 from bitrank.ranking.gate.report import Line, Report
 
 if TYPE_CHECKING:
-    from bitrank.hashing.hasher import Hasher
-
-_RECALL_ROWS, _RECALL_QUERIES = 5000, 200
+    from bitrank.collection.choosing import Cost
 
 _FIGURES = {"map": "MAP", "p10": "P@10", "ndcg10": "nDCG@10", "new_ndcg10": "nDCG@10 of unjudged items"}
 
@@ -107,6 +99,26 @@ class MemoryReport(NamedTuple):
         return out + pinned + (f"; no gate has judged {self.n_unjudged} of them" if self.n_unjudged else "")
 
 
+class Drift(NamedTuple):
+    """How much worse codes hold the items that were added than those that they were fitted on.
+
+    Examples
+    --------
+    >>> print(Drift(500, 0.01, 0.04, 0.031))
+    500 added items: codes miss 4.0% of their variance, 1.0% of the fitted items', about .031 of recall
+    """
+
+    n: int
+    fitted: float  # share of the variance around the centre that codes do not hold
+    added: float
+    lost: float  # recall of the added items, by what as much of a share costs on held-out rows
+
+    def __str__(self) -> str:
+        lost = f"{self.lost:.3f}".removeprefix("0")
+        shares = f"{self.added:.1%} of their variance, {self.fitted:.1%} of the fitted items'"
+        return f"{self.n} added items: codes miss {shares}, about {lost} of recall"
+
+
 @dataclass(frozen=True)
 class CollectionReport:
     """What a collection holds, how it is ranked, and what the last call of `learn` found. Print it.
@@ -114,12 +126,18 @@ class CollectionReport:
     Attributes
     ----------
     n_items, n_bits, bytes_per_item : int
-        Bytes are those of codes, without ids.
+        Bytes are those of codes, head and rest, without ids, entries of the index and cells.
+    n_scanned : int or None
+        Bits that a search reads of every item; the others are read of a shortlist.
     n_dimensions : int or None
     hasher : str or None
     metric : str
     recall : float or None
         Share of the ten nearest vectors that the plain search finds, on held-out rows of the collection.
+    costs : list of Cost
+        What numbers of bits per dimension cost and find, on rows that their codes were not fitted on.
+    drift : Drift or None
+        How well codes hold the items that were added.
     version : Version
         What is in use.
     learned : Learned or None
@@ -140,10 +158,13 @@ class CollectionReport:
     n_items: int
     n_bits: int
     bytes_per_item: int
+    n_scanned: int | None = None
     n_dimensions: int | None = None
     hasher: str | None = None
     metric: str = "cosine"
     recall: float | None = None
+    costs: list[Cost] = field(default_factory=list, hash=False)
+    drift: Drift | None = None
     version: Version = PLAIN
     learned: Learned | None = None
     memory: MemoryReport | None = None
@@ -158,7 +179,14 @@ class CollectionReport:
         """The report as JSON values."""
         learned = None if self.learned is None else self.learned.to_json()
         memory = None if self.memory is None else self.memory._asdict()
-        facts = {"version": asdict(self.version), "learned": learned, "winner": self.winner, "memory": memory}
+        facts: dict[str, Any] = {
+            "version": asdict(self.version),
+            "learned": learned,
+            "winner": self.winner,
+            "memory": memory,
+        }
+        facts["costs"] = [cost._asdict() for cost in self.costs]
+        facts["drift"] = None if self.drift is None else self.drift._asdict()
         facts["curve"] = None if self.curve is None else self.curve._asdict()
         return {**vars(self), **facts}
 
@@ -169,13 +197,24 @@ class CollectionReport:
         return import_extra("pandas", "demo").DataFrame([] if self.learned is None else self.learned.gate)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the figure that decides against the share of what was learned, with its error; needs matplotlib."""
+        """Draw the figure that decides against the share of what was learned, with its error; needs matplotlib.
+
+        Before anything was learned, draw recall against the bytes that a search reads of every item.
+        """
         from bitrank.core.lazy import import_extra
 
-        if self.learned is None or not self.learned.gate:
+        learned = self.learned is not None and self.learned.gate
+        if not learned and not self.costs:
             raise ValueError("report must be of something learned with held-out figures to be drawn, got none")
         if axes is None:
             axes = import_extra("matplotlib.pyplot", "demo").subplots()[1]
+        if self.learned is None or not learned:
+            axes.plot([cost.n_scanned for cost in self.costs], [cost.recall for cost in self.costs], "o-")
+            for cost in self.costs:
+                axes.annotate(f" {cost.bits:g} bits, {cost.n_bytes} bytes", (cost.n_scanned, cost.recall))
+            axes.set_xlabel("bytes of an item that a search reads")
+            axes.set_ylabel("recall of the ten nearest vectors, held out")
+            return axes
         gate = self.learned.gate
         plain, *tried = gate
         groups: dict[str, list[Line]] = {}
@@ -195,8 +234,16 @@ class CollectionReport:
         unit = "byte" if self.bytes_per_item == 1 else "bytes"
         source = f", {self.hasher} of {self.n_dimensions} dimensions, {self.metric}" if self.hasher else ""
         lines = [f"{self.n_items} items of {self.n_bits} bits{source}: {self.bytes_per_item} {unit} per item"]
+        if self.n_scanned not in (None, self.n_bits):
+            lines[0] += f", {-(-self.n_scanned // 8)} of them scanned"
         if self.recall is not None:
             lines.append(f"recall of the ten nearest vectors, plain ranking, held-out rows: {self.recall:.3f}")
+        if self.costs:
+            lines.append("bits per dimension: bytes per item (scanned), recall on held-out rows of a sample")
+            rows = [f"{c.bits:g}: {c.n_bytes} ({c.n_scanned}), {c.recall:.3f}" for c in self.costs]
+            lines.append("; ".join(rows))
+        if self.drift is not None:
+            lines.append(str(self.drift))
         if self.version.ranker is None:
             why = "nothing was learned yet" if self.learned is None else f"version {self.version.number}"
             lines.append(f"in use: the plain ranking ({why})")
@@ -240,29 +287,3 @@ class CollectionReport:
             offset = "" if line["offset"] is None else f" offset {line['offset']:.2f}"
             lines.append(f"  held out by all: {line['use']}{offset}, nDCG@10 {line['ndcg10']:.3f}")
         return lines
-
-
-def measure_recall(hasher: Hasher, vectors: npt.NDArray[Any], metric: str) -> float | None:
-    """Share of the ten nearest vectors that the plain search finds, on a sample of the rows; None for few rows."""
-    rows = sample_rows(len(vectors), _RECALL_ROWS)
-    if len(rows) <= 20:
-        return None
-    sample = vectors[rows].astype(np.float32)
-    asked = sample_rows(len(rows), _RECALL_QUERIES)
-    scores = sample[asked] @ sample.T
-    if metric == "cosine":
-        lengths = np.linalg.norm(sample, axis=1)
-        scores /= np.where(lengths > 0, lengths, 1)
-    elif metric == "l2":
-        scores -= 0.5 * (sample**2).sum(axis=1)
-    scores[np.arange(len(asked)), asked] = -np.inf  # no row finds itself
-    near = np.argpartition(-scores, 10, axis=1)[:, :10]
-    if hasattr(hasher, "n_scanned_"):
-        index = Index(hasher.transform(sample), n_bits=hasher.n_bits_, n_scanned=hasher.n_scanned_)
-        found = PlaneQueries.of(hasher, sample[asked]).search(index, 11)[0]
-    else:
-        found = Index(hasher.transform(sample), n_bits=hasher.n_bits_).search(hasher.project(sample[asked]), 11).ids
-    hits = 0
-    for row, itself, wanted in zip(found.tolist(), asked.tolist(), near.tolist(), strict=True):
-        hits += len(set([each for each in row if each != itself][:10]) & set(wanted))
-    return hits / (10 * len(asked))

@@ -15,6 +15,8 @@ Reals = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+Spectra = dict[bool, tuple[Floats, Floats]]  # variances and axes of vectors as they are, and of one length
+
 MOST_BITS = 8
 # Of a uniform quantiser with b bits on a normal value of variance 1: its mean squared error, and its step.
 _ERROR = (1, 0.3634, 0.1188, 0.03744, 0.01154, 0.00349, 0.00104, 0.0003, 0.00009)
@@ -162,12 +164,21 @@ def _squares(X: npt.NDArray[Any]) -> Floats:
     return out
 
 
-def fit_axes(X: npt.NDArray[Any], metric: str, family: str, budget: int, random: np.random.RandomState) -> Axes:
-    """Learn axes of a family, and distribute `budget` bits over them."""
+def fit_axes(
+    X: npt.NDArray[Any],
+    metric: str,
+    family: str,
+    budget: int,
+    random: np.random.RandomState,
+    spectra: Spectra | None = None,
+) -> Axes:
+    """Learn axes of a family, and distribute `budget` bits over them; `spectra` keeps those of X for other budgets."""
     n, d = X.shape
     length, center = _center(X, metric)
     rows = _some(n, _ROWS_OF_COVARIANCE, random)
-    values, axes = _spectrum(X, rows, metric, length, center, family == "unit")
+    spectra, unit = {} if spectra is None else spectra, family == "unit"
+    spectra[unit] = spectra.get(unit) or _spectrum(X, rows, metric, length, center, unit)
+    values, axes = spectra[unit]
     if family == "random":
         values, axes = np.full(d, values.mean()), random_rotation(d, random)
     bits = allocate(values, _power(budget / d), budget)

@@ -14,7 +14,7 @@ from bitrank.core.arrays import to_rows
 from bitrank.core.checks import check_codes, check_count
 from bitrank.core.codes import signs
 from bitrank.core.types import Codes, Estimates
-from bitrank.hashing.axes import FAMILIES, Asked, Axes, Floats, Reals
+from bitrank.hashing.axes import FAMILIES, Asked, Axes, Floats, Reals, Spectra
 from bitrank.hashing.hasher import Hasher
 from bitrank.hashing.layout import Layout, Number
 from bitrank.hashing.pca import random_rotation
@@ -97,8 +97,8 @@ class BitPlanes(Hasher):
             raise ValueError(f"metric must be one of {METRICS}, got {self.metric!r}")
         return getattr(self, "n_bits_", 0)
 
-    def fit_family(self, X: npt.ArrayLike, family: str | None) -> Self:
-        """Fit with axes of a family, which else is chosen.
+    def fit_family(self, X: npt.ArrayLike, family: str, spectra: Spectra | None = None) -> Self:
+        """Fit with axes of a family; `spectra` keeps what codes of the same vectors with other bits have in common.
 
         Examples
         --------
@@ -106,17 +106,17 @@ class BitPlanes(Hasher):
         >>> BitPlanes(metric="l2").fit_family(X, "random").family_
         'random'
         """
-        self._wanted_family = family
+        self._wanted = family, spectra
         try:
             return self.fit(X)
         finally:
-            del self._wanted_family
+            del self._wanted
 
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
         self._check_lengths(X)
-        wanted = getattr(self, "_wanted_family", None)
+        wanted = getattr(self, "_wanted", (None, None))
         with np.errstate(over="ignore", invalid="ignore"):
-            found = learn_layout(X, self.metric, float(self.bits), check_random_state(self.random_state), wanted)
+            found = learn_layout(X, self.metric, float(self.bits), check_random_state(self.random_state), *wanted)
         layout, axes = found.layout, found.layout.axes
         family, length = FAMILIES.index(found.family), axes.length
         sizes = layout.n_bits, layout.n_scanned, found.shortlist

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bitrank.hashing.axes import FAMILIES, Axes, Floats, Ints, Reals, fit_axes, true_scores
+from bitrank.hashing.axes import FAMILIES, Axes, Floats, Ints, Reals, Spectra, fit_axes, true_scores
 from bitrank.hashing.layout import HEAD_W, PAD, F, Layout, Number, W
 
 K = 10
@@ -186,13 +186,18 @@ class Learned(NamedTuple):
 
 
 def learn_layout(
-    X: npt.NDArray[Any], metric: str, bits: float, random: np.random.RandomState, family: str | None = None
+    X: npt.NDArray[Any],
+    metric: str,
+    bits: float,
+    random: np.random.RandomState,
+    family: str | None = None,
+    spectra: Spectra | None = None,
 ) -> Learned:
     """Learn axes, of the best family unless one is given, numbers and the order of bits."""
     n, d = X.shape
     budget = max(1, round(bits * d))
     family = family or choose_family(X, metric, budget, random)
-    axes = fit_axes(X, metric, family, budget, random)
+    axes = fit_axes(X, metric, family, budget, random, spectra)
     rows = random.permutation(n)[:_QUERIES]
     most = max(1000, min(_MOST_ROWS, _MOST_NUMBERS // d))
     others = np.arange(n) if n <= most else np.sort(random.permutation(n)[:most])

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.core.codes import sample_rows
 from bitrank.core.types import Codes
 from bitrank.hashing.hasher import Floats, Hasher
 
@@ -15,6 +16,7 @@ from bitrank.hashing.hasher import Floats, Hasher
 # benchmarks/retrieval/centring.py: this correlation is at least 0.87 for 50 such codes, at most 0.33 for centred ones.
 _UNCENTRED = 0.6
 _MIN_CODES = 50
+_ROWS, _QUERIES, _NEAREST = 5000, 300, 10  # that choose the threshold
 _MIN_BITS = 16
 _MIN_IMBALANCE = 0.05  # mean distance of the shares of ones from a half; below it centring hardly matters
 
@@ -25,13 +27,15 @@ class SignBits(Hasher):
 
     Parameters
     ----------
-    threshold : {"mean", "zero"}
+    threshold : {"mean", "zero", "auto"}
         "mean" centres embeddings on the training vectors, which makes bits balanced. "zero" gives the codes that
-        providers return and `bitrank.core.codes.from_embeddings` makes: ``np.packbits(X > 0, axis=1)``.
+        providers return and `bitrank.core.codes.from_embeddings` makes: ``np.packbits(X > 0, axis=1)``. "auto" takes
+        the one by which rows find more of their nearest others, by the cosine, in a sample; zero where both are equal.
 
     Attributes
     ----------
     mean_ : float array of shape (n_features,)
+        Zeros where "auto" chose zero.
     n_bits_ : int
         The number of features.
 
@@ -50,15 +54,18 @@ class SignBits(Hasher):
     _learned: ClassVar[dict[str, str]] = {"mean_": "d"}
     _newer_params: ClassVar[frozenset[str]] = frozenset({"threshold"})
 
-    threshold: Literal["mean", "zero"] = "mean"
+    threshold: Literal["mean", "zero", "auto"] = "mean"
 
     def _check_params(self, n_features: int) -> int:
-        if self.threshold not in ("mean", "zero"):
-            raise ValueError(f'threshold must be "mean" or "zero", got {self.threshold!r}')
+        if self.threshold not in ("mean", "zero", "auto"):
+            raise ValueError(f'threshold must be "mean", "zero" or "auto", got {self.threshold!r}')
         return n_features
 
     def _learn(self, X: npt.NDArray[Any], n_bits: int) -> dict[str, Floats]:
-        return {"mean_": X.mean(axis=0, dtype=np.float64)}
+        mean = X.mean(axis=0, dtype=np.float64)
+        if self.threshold == "auto" and _recall(X, np.zeros_like(mean)) >= _recall(X, mean):
+            mean = np.zeros_like(mean)
+        return {"mean_": mean}
 
     def _project(self, rows: Floats) -> Floats:
         return rows if self.threshold == "zero" else rows - self.mean_
@@ -81,3 +88,17 @@ class SignBits(Hasher):
                 f"embeddings that were not centred (shares of ones and means correlate by {correlation:.2f}): "
                 f'use SignBits(threshold="zero"), or encode the collection with this hasher'
             )
+
+
+def _recall(X: npt.NDArray[Any], threshold: Floats) -> float:
+    """Share of the ten nearest others by the cosine that rows find by their values and the signs of a sample."""
+    items = X[sample_rows(len(X), _ROWS)].astype(np.float64)
+    rows = sample_rows(len(items), _QUERIES)
+    k = min(_NEAREST, len(items) - 1)
+    lengths = np.linalg.norm(items, axis=1)
+    cosines = items[rows] @ (items / np.where(lengths > 0, lengths, 1)[:, None]).T
+    scores = (items[rows] - threshold) @ np.where(items > threshold, 1.0, -1.0).T
+    for each in (cosines, scores):
+        each[np.arange(len(rows)), rows] = -np.inf
+    wanted, found = (np.argpartition(-each, k - 1, axis=1)[:, :k] for each in (cosines, scores))
+    return float((wanted[:, :, None] == found[:, None, :]).any(axis=2).mean())

@@ -70,6 +70,10 @@ class Memory:
         codes, pairs = np.empty((0, (n_bits + 7) // 8), np.uint8), np.empty((0, 4), np.int64)
         return cls(codes, n_bits, [], pairs, np.empty(0, bool))
 
+    def of_codes(self, codes: Codes, n_bits: int) -> Self:
+        """The same judged queries in other codes."""
+        return type(self)(codes, n_bits, self.names, self.pairs, self.judged)
+
     def __len__(self) -> int:
         return len(self.codes)
 
