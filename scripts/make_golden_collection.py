@@ -1,4 +1,4 @@
-"""Write tests/golden/collection-v1 and memory-v1, folders of a `Collection` in the format of today, with answers."""
+"""Write tests/golden/collection-v1, memory-v1 and planes-v1, folders of a `Collection` of today, with answers."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitrank import Collection, SignBits
+from bitrank import Collection, QueryVectorRanker, SignBits
 from bitrank.collection.report import Version
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
@@ -62,6 +62,36 @@ def write_memory() -> None:
     (GOLDEN / "memory-v1.json").write_text(json.dumps(stored) + "\n")
 
 
+def write_planes() -> None:
+    """Write a folder in two parts, heads and rests, with a ranking learned in the space of vectors, and a journal."""
+    folder = GOLDEN / "planes-v1"
+    shutil.rmtree(folder, ignore_errors=True)
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(320, 24)) / np.arange(1, 25) ** 0.5).astype(np.float32)
+    collection = Collection.from_vectors(X[:300], metric="l2", random_state=0)
+    queries = X[:6].round(3)
+    plain = collection.search(queries, 5)
+    ranker = QueryVectorRanker(n_hidden=4, n_steps=20, random_state=0, space="vectors")
+    planes, y = collection.hasher, (X[:300, 0] > 0) * 2 + (X[:300, 1] > 0)
+    ranker.fit(planes.points(collection.codes()), y, queries=planes.points_of(planes.ask(X[:300])))
+    collection.use(ranker)
+    collection.save(folder)
+    collection.add(X[300:])
+    collection.remove([3])
+    collection.save(folder)
+    found = collection.search(queries, 5)
+    stored = {
+        "queries": queries.tolist(),
+        "plain": plain.ids.tolist(),
+        "ids": found.ids.tolist(),
+        "distances": found.distances.tolist(),
+        "n_bits": [collection.n_bits, collection.index.n_scanned],
+        "report": str(collection.report()).splitlines(),
+    }
+    (GOLDEN / "planes-v1.json").write_text(json.dumps(stored) + "\n")
+
+
 if __name__ == "__main__":
     main()
     write_memory()
+    write_planes()

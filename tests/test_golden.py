@@ -106,3 +106,22 @@ def test_seeded_fits_report_the_same(name):
         pairs = zip(row, wanted, numbers, strict=True)
         assert all(value == expected or number for value, expected, number in pairs)
         assert row == pytest.approx(wanted, abs=FIGURE)
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_collection_in_two_parts(mmap):
+    """Heads and rests, a ranking of the space of vectors, costs of other numbers of bits, drift, and a journal."""
+    stored = json.loads((GOLDEN / "planes-v1.json").read_text())
+    collection = Collection.load(GOLDEN / "planes-v1", mmap=mmap)
+    queries = np.float32(stored["queries"])
+    assert [collection.n_bits, collection.index.n_scanned] == stored["n_bits"]
+    assert str(collection.report()).splitlines() == stored["report"]
+    assert 3 not in collection
+    results = collection.search(queries, 5)
+    # An estimate of one float32 or another may change places.
+    assert (results.ids == stored["ids"]).mean() > 0.9
+    np.testing.assert_allclose(results.distances, stored["distances"], rtol=1e-3, atol=1e-3)
+    collection.roll_back(0)
+    plain = [[item for item in row if item != 3][:4] for row in stored["plain"]]
+    found = collection.search(queries, 5, filter=[item for item in range(300) if item != 3]).ids
+    assert np.mean([row[:4] == wanted for row, wanted in zip(found.tolist(), plain, strict=True)]) > 0.6

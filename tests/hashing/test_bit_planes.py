@@ -249,3 +249,53 @@ def test_uneven_lengths(metric, bits, least, tmp_path):
     assert recall(best, true_scores(X, Q, metric)) > least
     planes.save(tmp_path / "planes.npz")
     assert (load_hasher(tmp_path / "planes.npz").project(Q) == whole).all()
+
+
+def edge(kind, n=400, d=32):
+    """Vectors that a fit may stumble over, and queries like them."""
+    rng = np.random.default_rng(0)
+    total = n + 20
+    X = rng.normal(size=(total, d)) / np.sqrt(np.arange(1, d + 1)) + 0.2
+    if kind == "fewer rows than dimensions":
+        X, n = X[:40].copy(), 20
+    elif kind == "constant dimensions":
+        X[:, ::2] = 3
+    elif kind == "duplicates":
+        X[:n] = np.repeat(X[: n // 4], 4, axis=0)
+    elif kind == "zero vectors":
+        X[:n:7] = 0
+    elif kind == "heavy tails":
+        X = rng.standard_t(2, (total, d))
+    elif kind == "six orders of magnitude":
+        X *= 10.0 ** rng.uniform(-3, 3, (total, 1))
+    return X[:n], X[n:]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "fewer rows than dimensions",
+        "constant dimensions",
+        "duplicates",
+        "zero vectors",
+        "heavy tails",
+        "six orders of magnitude",
+    ],
+)
+def test_edges(kind, metric):
+    X, Q = edge(kind)
+    if kind == "zero vectors" and metric == "cosine":
+        with pytest.raises(ValueError, match="X must have no zero vectors for the cosine, got one in row 0"):
+            BitPlanes(4, metric, random_state=0).fit(X)
+        return
+    planes = BitPlanes(4, metric, random_state=0).fit(X)
+    estimates, truth = planes.estimate(planes.transform(X), Q), true_scores(X, Q, metric)
+    assert np.isfinite(estimates).all()
+    # The score of the tenth found beside that of the tenth nearest: equal vectors are equally near.
+    order = np.argsort(-estimates, axis=1)[:, :10]
+    found = np.take_along_axis(truth, order, 1)
+    tenth = -np.sort(-truth, axis=1)[:, 9:10]
+    slack = 0.02 * (truth.max(axis=1, keepdims=True) - np.median(truth, axis=1, keepdims=True))
+    # Short vectors near zero are further from each other than levels tell.
+    assert (found >= tenth - slack).mean() > (0.4 if kind == "six orders of magnitude" and metric == "l2" else 0.8)
