@@ -1,6 +1,8 @@
 """`Collection.make_cells` and `search(recall=)`: promises are measured, kept, stored and reported."""
 
 import dataclasses
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -199,3 +201,70 @@ def test_mistakes(made):
         Collection.from_vectors(vectors(10), hasher=SignBits()).make_cells()
     with pytest.raises(ValueError, match="queries must be vectors of 48 numbers"):
         made[0].make_cells(queries=np.zeros((3, 5)))
+
+
+KILLS = """
+import os, random, signal, sys, time
+from pathlib import Path
+import numpy as np
+from bitrank import Collection
+
+folder = Path(sys.argv[1])
+codes = np.random.default_rng(0).integers(0, 256, (400, 8), dtype=np.uint8)
+Collection.from_codes(codes).save(folder)
+true = Collection.load(folder).search(codes[:9]).ids
+Collection.load(folder).make_cells()
+start = time.perf_counter()
+Collection.load(folder).make_cells()
+takes = time.perf_counter() - start
+random.seed(0)
+for turn in range(5):
+    child = os.fork()
+    if child == 0:
+        while True:
+            collection = Collection.load(folder)
+            collection.make_cells()
+            collection.save(folder)
+    time.sleep(random.uniform(0, 2 * takes))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    loaded = Collection.load(folder)
+    assert (loaded.search(codes[:9]).ids == true).all(), turn
+    if loaded.takes_recall:
+        assert (loaded.search(codes[:9], 1, recall=0.999).ids[:, 0] == np.arange(9)).all(), turn
+collection = Collection.load(folder)
+collection.make_cells()
+collection.save(folder)
+assert Collection.load(folder).takes_recall
+print("whole")
+"""
+
+
+def test_killed_while_cells_are_made_the_folder_is_whole(tmp_path):
+    environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PATH": ""}
+    command = [sys.executable, "-W", "ignore", "-c", KILLS, str(tmp_path / "a")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.stdout == "whole\n", done.stderr
+
+
+def test_searches_with_recall_while_cells_are_made_and_items_join():
+    collection = Collection.from_codes(make().codes())
+    collection.make_cells()
+    asked, failed, done = collection.codes(range(50)), [], threading.Event()
+
+    def search():
+        try:
+            while not done.is_set():
+                assert (collection.search(asked, 5, recall=0.9).ids >= 0).all()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    for turn in range(2):
+        collection.add(collection.codes(range(500)), ids=range(7000 + 500 * turn, 7500 + 500 * turn))
+        collection.make_cells()
+    done.set()
+    thread.join()
+    assert not failed
+    assert len(collection) == N + 1000

@@ -1,7 +1,9 @@
 """`Index.make_cells` and `search(recall=)`: what is read is ranked exactly, and promises are kept."""
 
 import itertools
+import mmap
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -130,12 +132,12 @@ def test_rows_join_and_leave(made):
     assert (index.search(queries, 10).ids == true.ids).all()
 
 
-@pytest.mark.parametrize("mmap", [False, True])
-def test_saved_and_loaded(made, tmp_path, mmap):
+@pytest.mark.parametrize("mapped", [False, True])
+def test_saved_and_loaded(made, tmp_path, mapped):
     index, _, queries = made
     calibration = index.calibrate(queries[:100])
     index.save(tmp_path / "a")
-    loaded = Index.load(tmp_path / "a", mmap=mmap)
+    loaded = Index.load(tmp_path / "a", mmap=mapped)
     again = Calibration.from_json(calibration.to_json())
     ours = index.search(queries, 10, recall=0.9, calibration=calibration)
     theirs = loaded.search(queries, 10, recall=0.9, calibration=again)
@@ -174,6 +176,42 @@ def test_two_parts():
     assert (index.search(asked, 10).ids == true.ids).all()
     out = index.search(asked, 10, recall=0.95, calibration=calibration)
     assert recall_of(out.ids, true.ids) >= 0.9
+
+
+def referenced(folder):
+    """Pages of the mapped blocks in a folder that were read since the last time; None where nobody counts them."""
+    try:
+        lines = Path("/proc/self/smaps").read_text().splitlines()
+        Path("/proc/self/clear_refs").write_text("1")
+    except OSError:
+        return None
+    counted, inside = 0, False
+    for line in lines:
+        if "-" in line.split(" ")[0]:
+            inside = str(folder) in line and "-blocks-" in line
+        elif inside and line.startswith("Referenced:"):
+            counted += int(line.split()[1]) * 1024 // mmap.PAGESIZE
+    return counted
+
+
+def test_a_mapped_index_touches_the_pages_of_the_blocks_that_it_reads(tmp_path):
+    codes, queries = clustered(12_000, 512)
+    index = Index(codes)
+    index.make_cells()
+    index.save(tmp_path)
+    calibration = index.calibrate(queries[:200])
+    loaded = Index.load(tmp_path)
+    loaded.search(queries[:1], 10, recall=0.9, calibration=calibration)  # ranks blocks by their means, read once
+    referenced(tmp_path)
+    loaded.search(queries[:1], 10)
+    total = referenced(tmp_path)
+    if total is None or total < 60:
+        pytest.skip("pages that were read are not counted here")
+    for query in queries[200:210]:
+        referenced(tmp_path)
+        share = loaded.search(query[None], 10, recall=0.9, calibration=calibration, threads=1).share[0]
+        n_blocks = round(share * len(codes) / 64)  # of a page each, which may begin within one
+        assert 0 < referenced(tmp_path) <= 2 * n_blocks + 8 < total / 4
 
 
 def test_searches_while_rows_are_added(made):

@@ -137,9 +137,12 @@ def test_errors_name_the_file(tmp_path):
         Index.load(tmp_path)
 
 
+@pytest.mark.parametrize("in_cells", [False, True])
 @pytest.mark.parametrize("n_damages", [500, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_damages_give_an_error_or_the_right_answer(tmp_path, n_damages):
+def test_damages_give_an_error_or_the_right_answer(tmp_path, n_damages, in_cells):
     index = Index(pack(np.random.default_rng(0).integers(0, 2, (70, 50))), n_bits=50, weights=np.arange(50))
+    if in_cells:
+        index.make_cells()
     index.remove([3])
     index.save(tmp_path)
     right = answer(index)
@@ -174,6 +177,7 @@ sys.path[:0] = [sys.argv[2], sys.argv[2] + "/../support"]
 from test_storage import answer, small_index
 
 folder, states = Path(sys.argv[1]), [small_index(0), small_index(1, 500)]
+states[1].make_cells()
 answers = [answer(state) for state in states]
 states[0].save(folder)
 start = time.perf_counter()
@@ -221,6 +225,8 @@ import resource, sys
 import numpy as np
 from bitrank import Index
 index = Index(np.random.default_rng(0).integers(0, 256, (20_000, 8), dtype=np.uint8))
+if sys.argv[2] == "cells":
+    index.make_cells()
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     index.save(sys.argv[1])
@@ -229,11 +235,12 @@ except OSError as error:
 """
 
 
-def test_a_full_disk_leaves_the_old_index(tmp_path):
+@pytest.mark.parametrize("kind", ["sorted", "cells"])
+def test_a_full_disk_leaves_the_old_index(tmp_path, kind):
     index = small_index()
     index.save(tmp_path)
     before = sorted(file.name for file in tmp_path.iterdir())
-    done = run(FULL, tmp_path)
+    done = run(FULL, tmp_path, kind)
     assert done.stdout.startswith("refused"), done.stderr
     assert sorted(file.name for file in tmp_path.iterdir()) == before
     assert answer(Index.load(tmp_path)) == answer(index)

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bitrank import Collection
+from bitrank.collection import promises
 from bitrank.core.codes import unpack
 from bitrank.integrations.documents import _MOST_PARTS, Documents
 
@@ -235,3 +236,19 @@ def test_vectors_reach_a_ranker_that_learned_from_them(featured):
         np.testing.assert_allclose(
             [score for _, _, score in found], 1 - 2 * np.sort(distances) / asked.weights.sum(), rtol=1e-3, atol=1e-5
         )
+
+
+def test_a_promise_of_recall_makes_cells_of_many_embeddings(tmp_path, monkeypatch):
+    monkeypatch.setattr(promises, "LEAST_ITEMS", 2000)
+    vectors = np.random.default_rng(0).normal(size=(2000, 16))
+    names = [str(row) for row in range(2000)]
+    documents = Documents(recall=0.999)
+    documents.put(names, names, vectors)
+    assert [hit[0] for hit in documents.search(vectors[7], 1)] == ["7"]
+    assert documents.collection.index.has_cells
+    documents.save(tmp_path / "a")
+    loaded = Documents(path=tmp_path / "a", recall=0.9)
+    assert loaded.search(vectors[7], 1)[0][0] == "7"
+    assert loaded.collection.index.has_cells
+    with pytest.raises(ValueError, match=r"recall must be None, or a number from 0.8 to 0.999, got 2"):
+        Documents(recall=2)

@@ -16,7 +16,7 @@ from PIL import Image
 from serving import serving
 from threads import in_threads
 
-from bitrank import ITQ, SignBits
+from bitrank import ITQ, Collection, SignBits
 from bitrank.core.codes import pack, unpack
 from bitrank.datasets import DIGIT_CODES, DIGIT_HASHER, digits
 from bitrank.hashing import load_hasher
@@ -26,7 +26,8 @@ from bitrank.service import images, sources
 from bitrank.service.collection import SearchQuery
 from bitrank.service.page_tokens import Signer
 from bitrank.service.searching import PageRequest
-from bitrank.service.settings import TOKEN_LIFETIME_S
+from bitrank.service.service import Service
+from bitrank.service.settings import TOKEN_LIFETIME_S, Settings
 from bitrank.service.store import Store, profiles
 from bitrank.service.store.page_log import read_page
 
@@ -882,3 +883,26 @@ def test_examples_that_are_refused(shared, body, status, message):
     answer = shared.post("/search", json=body)
     assert answer.status_code == status
     assert message in answer.text
+
+
+def test_a_promise_of_recall_by_request_and_as_a_setting(tmp_path):
+    codes = np.random.default_rng(0).integers(0, 256, (600, 4), dtype=np.uint8)
+    collection = Collection.from_codes(codes)
+    collection.save(tmp_path / "exact")
+    collection.make_cells()
+    collection.save(tmp_path / "cells")
+    asked = {"code": codes[5].tobytes().hex(), "k": 3, "explore": 0}
+    with serving(sources.from_folder(tmp_path / "cells"), tmp_path, recall=0.9) as client:
+        exact = client.post("/search", json=asked | {"recall": 0.999}).json()["results"]
+        assert exact[0]["id"] == client.post("/search", json=asked).json()["results"][0]["id"] == 5
+        assert client.post("/search", json=asked | {"recall": 0.5}).status_code == 422
+        client.post("/items", json={"items": [{"id": 1000, "code": codes[5].tobytes().hex()}]})
+        found = client.post("/search", json=asked).json()["results"]
+        assert [hit["id"] for hit in found[:2]] == [5, 1000]
+    (tmp_path / "other").mkdir()
+    with serving(sources.from_folder(tmp_path / "exact"), tmp_path / "other") as client:
+        refused = client.post("/search", json=asked | {"recall": 0.9})
+        assert refused.status_code == 422
+        assert "recall must be null for a collection without cells, got 0.9" in refused.text
+    with pytest.raises(ValueError, match=r"recall must be None for a collection without cells, got 0\.9"):
+        Service(sources.from_folder(tmp_path / "exact"), f"sqlite:///{tmp_path / 'c.db'}", Settings(recall=0.9))

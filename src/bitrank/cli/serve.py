@@ -101,6 +101,7 @@ def add_parser(commands: Any) -> None:
         type=int,
         help="places on a page of 20 for items from deeper ranks, in the web interface (default: 4)",
     )
+    add("--recall", type=float, help="share of the exact results to find, in a collection with cells (default: all)")
     add(
         "--learn-imported",
         action="store_true",
@@ -241,6 +242,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return Settings(
         explore=arguments.explore,
         rate=arguments.rate,
+        recall=arguments.recall,
         learn_imported=arguments.learn_imported,
         token=_token(arguments.token_file, "BITRANK_TOKEN"),
         admin_token=_token(arguments.admin_token_file, "BITRANK_ADMIN_TOKEN"),

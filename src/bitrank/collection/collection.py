@@ -851,6 +851,17 @@ class Collection:
             curve=promises.curve(moment),
         )
 
+    @property
+    def takes_recall(self) -> bool:
+        """Whether `search` takes `recall`: there are cells, or they are made when they are first needed."""
+        return self._moment.promises is not None
+
+    @property
+    def calibration(self) -> Any:
+        """What `index.search` takes beside `recall` for queries that nobody measured, or None without cells."""
+        measured = () if self._moment.promises is None else tuple(self._moment.promises.measured.values())
+        return measured[-1].calibration.for_others() if measured else None
+
     def make_cells(self, queries: Any = None) -> CollectionReport:
         """Order items by cells, sets of similar ones, so that a search with `recall` reads the nearest cells alone.
 

@@ -205,7 +205,7 @@ def reading(moment: Moment, asked: Any, is_own: bool, recall: float | None) -> d
     if measured is None:  # fewer than two items
         return {}
     known = measured.form == _form(asked) and not is_own
-    return {"recall": recall, "calibration": dataclasses.replace(measured.calibration, known=known)}
+    return {"recall": recall, "calibration": measured.calibration if known else measured.calibration.for_others()}
 
 
 def promised(reads: dict[str, Any]) -> str | None:

@@ -26,9 +26,9 @@ ROWS_PER_CELL, ROWS_PER_BLOCK, _MOST_CELLS = 256, 64, 1 << 14
 _MOST_AXES, _ROWS_TO_FIT, _TURNS = 96, 24, 6
 _MANY = 100_000  # rows whose cells take seconds to find
 # Bits of a block's mean, of its radius, and of one number of the mean at most.
-_MEAN_BITS, _RADIUS_BITS, _MOST_BITS = 200, 6, 4
-# Steps of a uniform quantiser of 1 to 4 bits on a Gaussian of deviation 1.
-_STEPS = np.array([0, 1.596, 0.996, 0.586, 0.335], np.float32)
+_MEAN_BITS, _RADIUS_BITS, _MOST_BITS = 200, 6, 8
+# Steps of a uniform quantiser of 1 to 8 bits on a Gaussian of deviation 1.
+_STEPS = np.array([0, 1.596, 0.996, 0.586, 0.335, 0.188, 0.104, 0.057, 0.031], np.float32)
 
 
 class Axes(NamedTuple):

@@ -107,6 +107,10 @@ class Calibration:
         )
         return Reading(self.spread, share, _NEVER if known and self.known else radii)
 
+    def for_others(self) -> Self:
+        """For queries of another kind than those measured."""
+        return dataclasses.replace(self, ks=KS, known=False)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return dataclasses.asdict(self)

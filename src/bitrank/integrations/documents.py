@@ -19,6 +19,7 @@ from bitrank.core.codes import hamming
 from bitrank.core.types import n_bytes
 from bitrank.hashing import BitPlanes, SignBits, load_hasher
 from bitrank.hashing.hasher import Hasher
+from bitrank.index.reading import check_recall
 from bitrank.ranking import Ranker, load_ranker
 
 AnyHasher = Hasher | str | os.PathLike[str] | None
@@ -46,6 +47,8 @@ class Documents:
         Between records and JSON values.
     bits : float, optional
         Bits per dimension of `BitPlanes`, which learns from the embeddings that are put first, at least 100 of them.
+    recall : float, optional
+        Share of the exact results to find, from 0.8 to 0.999; a store of 200 000 embeddings makes cells for it.
     """
 
     def __init__(
@@ -56,11 +59,13 @@ class Documents:
         to_json: Callable[[Any], Any] = lambda record: record,
         from_json: Callable[[Any], Any] = lambda record: record,
         bits: float | None = None,
+        recall: float | None = None,
     ) -> None:
+        check_recall(recall)
         if bits is not None and (hasher is not None or ranker is not None):
             raise ValueError("bits must be None for a hasher or a ranker, which have their own, got both")
         self.records: dict[str, Any] = {}
-        self._bits = bits
+        self._bits, self._recall = bits, recall
         self.collection = _make_collection(hasher, ranker)
         self._to_json = to_json
         self._changed: dict[str, None] = {}  # ids, since the last save
@@ -120,7 +125,8 @@ class Documents:
             among = None if wanted is None else self._coded(wanted)
             if not len(self.collection) or among == []:
                 return []
-            results = self.collection.search(np.asarray(embedding), k, filter=among)
+            recall = self._recall if self.collection.takes_recall else None  # folders of before have no cells
+            results = self.collection.search(np.asarray(embedding), k, filter=among, recall=recall)
             scores = self.collection.similarity(results)
             pairs = zip(results.ids[0].tolist(), scores[0].tolist(), strict=True)
             return [(i, self.records[i], score) for i, score in pairs if i in self.records]
@@ -203,7 +209,8 @@ def _make_collection(hasher: AnyHasher = None, ranker: AnyRanker = None, n_dimen
     if hasher is None and n_dimensions is not None:
         hasher = SignBits(threshold="zero").fit(np.zeros((2, n_dimensions)))
     n_bits = 8 if hasher is None else hasher.n_bits_
-    collection = Collection.from_codes(np.empty((0, n_bytes(n_bits)), np.uint8), n_bits=n_bits, hasher=hasher)
+    empty = np.empty((0, n_bytes(n_bits)), np.uint8)
+    collection = Collection.from_codes(empty, n_bits=n_bits, hasher=hasher, cells="auto")
     if ranker is not None:
         collection.use(ranker)
     return collection

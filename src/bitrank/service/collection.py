@@ -69,6 +69,7 @@ class Collection:
     def __init__(self, source: Source, items: ItemStore) -> None:
         self.name, self.index = source.name, source.index
         self._source, self._items = source, items
+        self.calibration = source.calibration
         self._table = self._tabulate()
         self._added: dict[int, Description] = {}
         self._shown: dict[int, Shown] = {}

@@ -102,6 +102,10 @@ class Search(QueryBy):
     )
     filter: Filter | None = Field(None, description="which items are searched, by columns of their payloads")
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = Field(0, description="results to leave out at the top")
+    recall: Annotated[float, Field(ge=0.8, le=0.999)] | None = Field(
+        None,
+        description="share of the exact results to find, in a collection with cells; null leaves it to the service",
+    )
     chosen: Annotated[tuple[Id, ...], Field(max_length=MAX_CHOSEN)] = Field(
         (), description="items chosen for this query so far; this answer adapts to them, and no other does"
     )

@@ -51,6 +51,7 @@ class PageRequest(NamedTuple):
     continues: str | None = None  # token of the last page for the same query
     filter: Filter | None = None
     offset: int = 0
+    recall: float | None = None  # None leaves it to the settings
 
 
 class Chosen(NamedTuple):
@@ -112,6 +113,8 @@ class Searcher:
     ) -> None:
         self._remembered = remembered
         self._collection, self._signer, self._settings, self._ranking = collection, signer, settings, ranking
+        if settings.recall is not None and collection.calibration is None:
+            raise ValueError(f"recall must be None for a collection without cells, got {settings.recall}")
         self._random = np.random.default_rng(settings.random_state)
         self._draw_key = signer.key_of("explored items") if settings.random_state is None else self._random.bytes(32)
         self._sampled: Any = None  # what calibrations were made from
@@ -127,6 +130,8 @@ class Searcher:
             if request.chosen:
                 raise ValueError("the profile hamming weighs every bit the same: chosen needs another profile")
             query = query._replace(vector=query.code, features=None)
+        if request.recall is not None and self._collection.calibration is None:
+            raise ValueError(f"recall must be null for a collection without cells, got {request.recall}")
         allowed = None if request.filter is None else self._collection.matching(request.filter)
         if allowed is not None or request.offset or query.examples:
             explore = 0
@@ -196,15 +201,19 @@ class Searcher:
         """Find the best results of each plan, without the item that is its query."""
         found = [_NO_RESULTS] * len(plans)
         order = sorted(
-            (plan.n_wanted > _FEW, -1 if plan.allowed is None else at, at)
+            (plan.n_wanted > _FEW, -1 if plan.allowed is None else at, self._recall_of(plan), at)
             for at, plan in enumerate(plans)
             if plan.n_top and (plan.allowed is None or len(plan.allowed))
         )
-        for _, group in groupby(order, key=lambda known: known[:2]):
+        for _, group in groupby(order, key=lambda known: known[:3]):
             rows = [at for *_, at in group]
+            recall = self._recall_of(plans[rows[0]])
             queries = _stack([plans[at].queries for at in rows])
             n_wanted = max(plans[at].n_wanted for at in rows)
-            results = self._collection.index.search(queries, n_wanted, filter=plans[rows[0]].allowed, threads=1)
+            options: dict[str, Any] = {"filter": plans[rows[0]].allowed, "threads": 1}
+            if recall < 1:
+                options |= {"recall": recall, "calibration": self._collection.calibration}
+            results = self._collection.index.search(queries, n_wanted, **options)
             lifted = self._lift([plans[at] for at in rows], queries, results)
             keep = results.ids >= 0
             for row, at in enumerate(rows):
@@ -228,6 +237,10 @@ class Searcher:
         lifted = self._remembered.lift(plain, some, found, plans[0].allowed)  # type: ignore[arg-type]
         results.ids[rows], results.distances[rows] = lifted.ids, lifted.distances
         return {row: self._remembered.lifted_by(lifted, at) for at, row in enumerate(rows)}
+
+    def _recall_of(self, plan: Plan) -> float:
+        """The share of the exact results that a search finds; 1 reads all."""
+        return plan.request.recall or self._settings.recall or 1.0
 
     def _explore(self, plans: list[Plan], tops: list[_Top]) -> list[tuple[list[int], Distances, list[bool]]]:
         """Mix items from deeper ranks into the best results."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from bitrank.index.reading import check_recall
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_LIFETIME_S = 24 * 3600  # of the token of a page
 _MIN_TOKEN = 16
@@ -51,6 +53,7 @@ class Settings:
     learn_imported: bool = False
     canary: float = 0.05  # share of the pages of a version learned from clicks that Hamming distance ranks instead
     auto_rollback: bool = True
+    recall: float | None = None  # share of the exact results to find; None reads all
     min_clients: int = 1  # nothing is decided by clicks of fewer
     retention: Retention = field(default_factory=Retention)
     random_state: int | None = None
@@ -65,6 +68,7 @@ class Settings:
                 raise ValueError(f"keep_{name} must be at least 0, got {limit}")
         if self.explore > self.page_size:
             raise ValueError(f"explore must be at most {self.page_size}, the places of a page, got {self.explore}")
+        check_recall(self.recall)
         if self.min_clients < 1:
             raise ValueError(f"min_clients must be at least 1, got {self.min_clients}")
         if not self.canary <= 1:

@@ -80,6 +80,7 @@ class Source:
     ranker: Ranker | None = None  # what the collection learned
     memory: Memory | None = None  # what it remembers
     offset: float | None = None  # and the verdict of the gate on that
+    calibration: Any = None  # what a search with `recall` reads
 
     @cached_property
     def hasher(self) -> Hasher | None:
@@ -104,6 +105,7 @@ def from_folder(
     collection = Collection.load(folder)
     source = Source(folder.stem, collection.index, Items(), ranker=collection.ranker)
     source.memory, source.offset = collection.memory, collection.versions[-1].facts.get("memory")
+    source.calibration = collection.calibration
     if collection.n_dimensions is not None:
         if hasher is not None:
             raise ValueError("--hasher must be left out for a collection, which has its own, got one")

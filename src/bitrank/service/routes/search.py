@@ -62,6 +62,7 @@ class Search:
             body.continues,
             body.filter,
             body.offset,
+            body.recall,
         )
         if self._is_in_memory(body, asked):
             with refusals():
