@@ -110,8 +110,9 @@ def read_meta(path: str | os.PathLike[str]) -> folders.Meta:
 
 def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Snapshot, Weights | None]:
     with ThreadPoolExecutor(n_threads()) as pool:
-        read = pool.map(lambda name: _read_array(folder, name, meta["files"][name], mmap), meta["files"])
-        arrays = dict(zip(meta["files"], read, strict=True))
+        list(pool.map(lambda entry: folders.check_file(folder, entry, IndexFormatError), meta["files"].values()))
+    # One after the other: of headers that threads parse together, CPython 3.11 counts the depth together.
+    arrays = {name: _read_array(folder, name, entry, mmap) for name, entry in meta["files"].items()}
     segments = []
     n_rest = n_bytes(meta["n_bits"]) - n_bytes(len(arrays["order"]))
     for number in range(meta["n_segments"]):
@@ -130,7 +131,6 @@ def _load(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Snapshot, Wei
 
 def _read_array(folder: Path, name: str, entry: dict[str, Any], mmap: bool) -> npt.NDArray[Any]:
     file = folder / entry["name"]
-    folders.check_file(folder, entry, IndexFormatError)
     try:
         array: npt.NDArray[Any] = np.load(file, mmap_mode="r" if mmap else None, allow_pickle=False)
     except FileNotFoundError:
