@@ -31,7 +31,7 @@ def hasher():
 
 
 def make(hasher=None):
-    return Collection.from_vectors(vectors(N), hasher=hasher, random_state=0)
+    return Collection.from_vectors(vectors(N), hasher=hasher or SignBits(), random_state=0)
 
 
 @pytest.fixture(scope="module")
