@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bitrank import Index
 from bitrank._kernel import kernel_paths
+from bitrank.index.cells import Axes
 from bitrank.index.reading import Calibration
 
 
@@ -77,6 +78,18 @@ def test_without_a_calibration_both_rules_are_followed(made):
     weights = np.random.default_rng(1).lognormal(0, 0.7, queries.shape)
     true = exact.search(queries * weights, 10).ids
     assert recall_of(index.search(queries * weights, 10, recall=0.95).ids, true) >= 0.92
+
+
+def test_weights_that_part_the_bits_of_a_number_read_all():
+    codes, queries = clustered(3000, 64)
+    index = Index(codes)
+    index.make_cells(axes=Axes(np.arange(64) // 4, np.tile(np.float32([8, 4, 2, 1]), 16)))
+    calibration = index.calibrate(queries[:50]).for_others()
+    found = index.search(queries, 10, recall=0.9, calibration=calibration)
+    assert (found.ids == index.search(queries, 10).ids).all()
+    assert (found.share == 1).all()
+    numbers = np.repeat(queries[:, :16], 4, axis=1) * np.tile(np.float32([8, 4, 2, 1]), 16)
+    assert index.search(numbers, 10, recall=0.9, calibration=calibration).share.shape == (300,)
 
 
 def test_filters_find_k_rows_or_all(made):

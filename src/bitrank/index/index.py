@@ -444,6 +444,10 @@ class Index:
         if recall is None:
             return nearest_rows(head, whole)
         chosen = self._choose(snapshot, head, k, recall, calibration, filter is None, threads)
+        if chosen is None:
+            results = ReadResults(*nearest_rows(head, whole))
+            results.share = np.ones(len(results.ids))
+            return results
         out = nearest_rows(head, whole, chosen)
         short = (out.ids >= 0).sum(axis=1) < (k if calibration is None else k // calibration.ks[0])
         if short.any():  # too few of the rows that were read are wanted
@@ -764,8 +768,8 @@ class Index:
         calibration: Calibration | None,
         all_wanted: bool,
         threads: int | None,
-    ) -> Chosen:
-        """Blocks to read: those of one rule for queries that were measured, of both for others."""
+    ) -> Chosen | None:
+        """Blocks to read: those of one rule for queries that were measured, of both for others, or None for all."""
         if snapshot.cells is None:
             raise ValueError(f"recall must be None for an index without cells (see make_cells), got {recall!r}")
         known = calibration is not None and calibration.known and all_wanted
@@ -774,6 +778,8 @@ class Index:
                 self._calibration = self.calibrate(threads=threads)
             calibration = self._calibration
         ranking = snapshot.ranking()
+        if not (known or ranking.tells(*head)):
+            return None
         reading = calibration.reading(recall, k, known)
         least = 1 + -(-k // (calibration.ks[0] * LANES))
         return ranking.choose(*head, reading, least, n_threads(threads))

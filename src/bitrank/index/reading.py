@@ -28,6 +28,7 @@ _LOSS_OF_ITEMS = 0.4
 # A promise is kept by the mean recall of the queries it was measured on, less this many standard errors.
 _ERRORS = 1.28
 _NEVER = -1e9
+_UNTOLD = 0.05  # share of a query that numbers need not tell
 
 
 class Reading(NamedTuple):
@@ -147,6 +148,12 @@ class BlockRanking:
         scores = sizes.sum(axis=1, keepdims=True) - 2 * distances
         rows, radii = self._rows(queries, scores, self._radii[blocks], means, lengths, reading.spread)
         return blocks, np.ascontiguousarray(rows - reading.radii * radii, np.float32), n_sure, n_read
+
+    def tells(self, codes: Codes, weights: Weights | None) -> bool:
+        """Whether numbers tell what queries ask: weights that part the bits of one number are beyond them."""
+        queries, decode = signed(codes, weights, len(self._cells.mean)), self._cells.decode
+        told = (queries @ decode / (decode**2).sum(axis=0)) @ decode.T
+        return bool((((queries - told) ** 2).sum(axis=1) <= _UNTOLD * (queries**2).sum(axis=1)).all())
 
     def _ask(self, queries: Floats, spread: float) -> tuple[Floats, Floats, Floats]:
         """Reals per bit of coded means; mean score of all rows; length of what is asked of numbers."""
