@@ -31,7 +31,7 @@ def learned():
 
 
 EIGHT_LINES = """
-from bitrank import Collection
+from bitrank import Collection, SignBits
 from bitrank.datasets import digits
 images, y = digits()
 shop = Collection.from_vectors(images[:800].reshape(800, -1), random_state=0, hasher=SignBits())
