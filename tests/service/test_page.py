@@ -290,7 +290,7 @@ def test_titles_stand_where_there_are_no_pictures(visit, tmp_path):
     titles = [None if i == 5 else f"Title {i}, " + "long enough to need more than one line " * 3 for i in range(200)]
     pq.write_table(pa.table({"id": range(200), "title": titles}), tmp_path / "items.parquet")
     given = ["--index", tmp_path / "codes.index", "--items", tmp_path / "items.parquet"]
-    token = "a token for this test"
+    token = "a-token-for-this-test"
     with Command("--data", tmp_path / "data", *given, environment={"BITRANK_TOKEN": token}) as running:
         # Where the service has a token, the browser asks for it and sends it from then on.
         known = {"username": "anybody", "password": token}
