@@ -131,7 +131,7 @@ def test_sign_bits_of_providers():
     np.testing.assert_array_equal(hasher.transform(others), from_embeddings(others))
     np.testing.assert_allclose(hasher.project(others), others, rtol=1e-6)
     with pytest.raises(
-        ValueError, match='threshold must be "mean" or "zero", got "zeros"'.replace('"zeros"', "'zeros'")
+        ValueError, match='threshold must be "mean", "zero" or "auto", got "zeros"'.replace('"zeros"', "'zeros'")
     ):
         SignBits(threshold="zeros").fit(train)
 

@@ -591,7 +591,10 @@ def test_bodies_in_flight_are_limited_per_client_and_in_all(shop, monkeypatch):
             with contextlib.suppress(ConnectionError):
                 connection.sendall(head + b"x" * 300_000)
         refused = []  # whichever came last; an answer may be lost where what was sent is not read to its end
-        wait_until(lambda: refused.extend(select.select(connections, [], [], 0)[0]) or refused)
+        poll, of_number = select.poll(), {connection.fileno(): connection for connection in connections}
+        for number in of_number:
+            poll.register(number, select.POLLIN)
+        wait_until(lambda: refused.extend(of_number[number] for number, _ in poll.poll(0)) or refused)
         for connection in refused:
             with contextlib.suppress(ConnectionError):
                 assert connection.recv(100)[:13] in (b"HTTP/1.1 503 ", b"")
