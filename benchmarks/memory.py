@@ -97,7 +97,7 @@ class Data:
         vectors, moment = self.queries[queries], collection._moment
         codes = collection.hasher.transform(vectors)  # type: ignore[union-attr]
         judgements = remembering.judged_pairs(moment, moment, codes, taught, None)
-        plain = collection._linear(moment, collection._plain(moment, None, vectors))
+        plain = moment.linear(moment.plain(None, vectors))
         found = remembering.judge(moment, judgements, taught, plain, False, seed)
         if found.offset is not None:
             collection._remember(judgements, judged=True)

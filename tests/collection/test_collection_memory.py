@@ -43,7 +43,7 @@ def reference(collection, asked, plain_queries, k, offset, wanted=None):
     item_ids = collection.index.ids
 
     def similarity(queries, codes):
-        total, unit = collection._scale_of(queries)
+        total, unit = collection._moment.scale_of(queries)
         if isinstance(queries, Queries):
             found = distances(queries.codes, codes, queries.weights)
         elif queries.dtype == np.uint8:
@@ -299,7 +299,7 @@ def test_codes_of_planes_are_lifted_over_a_learned_vector_on_one_scale():
     X, queries = rng.normal(size=(400, 16)), rng.normal(size=(40, 16))
     collection = Collection.from_vectors(X, bits=4, random_state=0)
     reals = collection.hasher.project(queries)
-    plain = collection._linear(collection._moment, collection._plain(collection._moment, None, queries))
+    plain = collection._moment.linear(collection._moment.plain(None, queries))
     same = remembering.linear(plain, Queries(np.packbits(reals > 0, axis=1), 3 * np.abs(reals)))
     similarities = [
         (total[:, None] - 2 * collection._moment.search(each, 5, None, 1)[1]) * unit[:, None]

@@ -9,6 +9,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,13 +21,13 @@ from bitrank.collection import promises, remembering
 from bitrank.collection.folder import Change, State, Stored
 from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, as_values, is_numbers
 from bitrank.collection.moment import Lazy, Moment
-from bitrank.collection.planes import PlaneItems, PlaneQueries
+from bitrank.collection.planes import PlaneQueries
 from bitrank.collection.report import PLAIN, CollectionReport, Drift, Learned, Version
 from bitrank.collection.results import CollectionResults, Explanation
 from bitrank.collection.vectors import GivenVectors, check_vectors
 from bitrank.core.arrays import to_array
-from bitrank.core.checks import check_any_rows, check_codes, check_count, check_queries, n_threads
-from bitrank.core.types import Codes, Ids, Queries, bits_of, n_bytes
+from bitrank.core.checks import check_any_rows, check_codes, check_count, n_threads
+from bitrank.core.types import Codes, Ids, Queries, bits_of
 from bitrank.index import Index
 from bitrank.index.reading import check_recall
 from bitrank.ranking.memory.entries import Memory
@@ -74,10 +75,9 @@ class Collection:
         metric: str = "cosine",
         random_state: int | None = None,
     ) -> None:
-        if random_state is not None and (not isinstance(random_state, int) or isinstance(random_state, bool)):
-            raise ValueError(f"random_state must be an int or None, got {random_state!r:.60}")
-        self._n_dimensions, self._metric, self._random_state = n_dimensions, metric, random_state
-        self._moment = Moment(index, ids, PLAIN, hasher=None if hasher is None else Lazy("hasher", hasher))
+        self._random_state = _check_seed(random_state)
+        lazy = None if hasher is None else Lazy("hasher", hasher)
+        self._moment = Moment(index, ids, PLAIN, hasher=lazy, n_dimensions=n_dimensions, metric=metric)
         self._versions: tuple[tuple[Version, Lazy | None], ...] = ((PLAIN, None),)
         self._learned: Learned | None = None
         self._recall: float | None = None
@@ -167,8 +167,7 @@ class Collection:
         asked = None if queries is None else check_vectors(queries, "queries")
         if asked is not None and asked.shape[1] != vectors.shape[1]:
             raise ValueError(f"queries must have {vectors.shape[1]} columns, as X has, got {asked.shape[1]}")
-        if random_state is not None and (not isinstance(random_state, int) or isinstance(random_state, bool)):
-            raise ValueError(f"random_state must be an int or None, got {random_state!r:.60}")
+        _check_seed(random_state)
         if float_recall is not None:
             choosing.check_float_recall(float_recall)
         if bytes is not None:
@@ -298,23 +297,22 @@ class Collection:
         >>> Collection.from_codes([[3], [12]], ids=[7, 5]).ids
         array([7, 5])
         """
-        moment = self._moment
-        return moment.ids.ids(moment.index)
+        return self._moment.all_ids()
 
     @property
     def n_bits(self) -> int:
         """Bits per item."""
-        return int(self._moment.index.n_bits)
+        return self._moment.n_bits
 
     @property
     def bytes_per_item(self) -> int:
         """Bytes per code as stored, head and rest, without ids, entries of the index and cells."""
-        return n_bytes(self.n_bits)
+        return self._moment.n_bytes
 
     @property
     def metric(self) -> str:
         """What makes vectors near."""
-        return self._metric
+        return self._moment.metric
 
     @property
     def index(self) -> Any:
@@ -338,17 +336,13 @@ class Collection:
         >>> Collection.from_vectors([[0.5, -2.0], [1.0, 0.25]]).n_dimensions
         2
         """
-        return self._n_dimensions
+        return self._moment.n_dimensions
 
     @property
     def hasher(self) -> Hasher | None:
         """What makes the codes of vectors, or None."""
         hasher: Hasher | None = self._moment.get_hasher()
         return hasher
-
-    @property
-    def _hasher(self) -> Lazy | None:
-        return self._moment.hasher
 
     @property
     def ranker(self) -> Ranker | None:
@@ -387,11 +381,11 @@ class Collection:
 
     def __repr__(self) -> str:
         moment = self._moment
-        source = "" if self._n_dimensions is None else f" from {self._n_dimensions} dimensions"
+        source = "" if moment.n_dimensions is None else f" from {moment.n_dimensions} dimensions"
         ranking = "plain ranking"
         if moment.version.ranker is not None:
             ranking = f"{moment.version.ranker} learned from {moment.version.kind}"
-        return f"Collection({len(moment.index)} items of {self.n_bits} bits{source}, {ranking})"
+        return f"Collection({len(moment.index)} items of {moment.n_bits} bits{source}, {ranking})"
 
     def search(
         self,
@@ -440,24 +434,24 @@ class Collection:
             self._keep_promises(recall)
         moment = self._moment
         k = check_count("k", k, 1)
-        wanted = None if filter is None else self._filter(moment, filter)
+        wanted = moment.filtered(filter)
         threads = n_threads(threads)
         if similarity is not None and recall is not None:
             raise ValueError(f"recall must be None for a similarity, got {recall!r}")
-        if similarity is not None and self._hasher is None and np.asarray(Q).dtype.kind == "f":
+        if similarity is not None and moment.hasher is None and np.asarray(Q).dtype.kind == "f":
             raise ValueError("queries must be codes for a similarity, got reals")
         queries: Any
-        asked, queries, trust = self._ask(moment, Q) if similarity is None else (None, self._codes_of(moment, Q), None)
-        remembers = similarity is None and remembering.is_active(moment)
+        asked, queries, trust = moment.ask(Q) if similarity is None else (None, moment.codes_of(Q), None)
+        remembers = similarity is None and moment.lifts
         lifted, form = None, queries
         if remembers:  # lifted by linear scores
-            plain = self._linear(moment, asked)
+            plain = moment.linear(asked)
             if asked is not queries and isinstance(queries, PlaneQueries):
-                queries = remembering.with_weights(queries.reals(), self.n_bits)
+                queries = remembering.with_weights(queries.reals(), moment.n_bits)
             queries, scale = ranked = plain if asked is queries else remembering.linear(plain, queries)
             form = queries if isinstance(form, PlaneQueries) else form
         else:
-            scale = self._scale_of(queries)
+            scale = moment.scale_of(queries)
         reads = promises.reading(moment, form, isinstance(Q, Queries), recall)
         found = moment.search(form, k, wanted, threads, similarity, reads)
         numbers, distances = found
@@ -467,7 +461,7 @@ class Collection:
         out = CollectionResults(moment.ids.of(numbers), distances)
         out.scale = scale
         if similarity is not None:
-            out.scale = np.full(len(distances), 2.0), np.full(len(distances), 0.5)
+            out.scale = remembering.constant_scale(len(distances))
         if explain:
             name = moment.version.ranker if similarity is None else None
             trust = np.full(len(numbers), 0 if name is None else 1, np.float32) if trust is None else trust
@@ -529,16 +523,13 @@ class Collection:
 
         moment = self._moment
         k, threads = check_count("k", k, 1), n_threads(threads)
-        wanted = None if filter is None else self._filter(moment, filter)
-        reads = (lambda ids, name: self._find(moment, ids, name)), (lambda Q: self._codes_of(moment, Q))
-        right, wrong = (
-            read_examples(moment, *each, *reads) for each in ((positives, "positives"), (negatives, "negatives"))
-        )
+        wanted = moment.filtered(filter)
+        right, wrong = read_examples(moment, positives, "positives"), read_examples(moment, negatives, "negatives")
         numbers, distances, query = search_like(moment, right, wrong, k, wanted, threads)
         out = CollectionResults(moment.ids.of(numbers), distances)
-        out.examples, out.scale = query, remembering.scale_of(query.queries, moment.index.n_bits, False)
+        out.examples, out.scale = query, remembering.scale_of(query.queries, moment.n_bits, False)
         if query.kind == "tanimoto":
-            out.scale = np.full(1, 2.0), np.full(1, 0.5)
+            out.scale = remembering.constant_scale(1)
         return out
 
     def queries_for(self, Q: Any) -> Queries:
@@ -550,13 +541,12 @@ class Collection:
         array([[1., 1., 1., 1., 1., 1., 1., 1.]], dtype=float32)
         """
         moment = self._moment
-        _, queries, trust = self._ask(moment, Q)
+        _, queries, trust = moment.ask(Q)
         if isinstance(queries, Queries):
             return queries
         if isinstance(queries, PlaneQueries):
             queries = queries.reals()
-        codes, weights = check_queries(queries, None, moment.index.n_bits)
-        return Queries(codes, np.ascontiguousarray(np.broadcast_to(weights, (len(codes), moment.index.n_bits))), trust)
+        return remembering.with_weights(queries, moment.n_bits)._replace(trust=trust)
 
     def similarity(self, results: CollectionResults) -> npt.NDArray[np.float32]:
         """Similarities that distances stand for: the estimated cosine for sign bits, else 1 where all bits agree.
@@ -648,19 +638,19 @@ class Collection:
             if not len(moment.index):
                 raise ValueError("the collection must hold items to learn about, got none")
             made = learning.make_ranker(ranker, kind, hasattr(self.hasher, "points"), self._random_state)
-            items = self._items(moment, features, made.space)
+            items = learning.items_of(moment, features, self._vectors, made.space)
             asked = unjudged if kind == "unjudged" else queries
-            reals, vectors = (None, None) if asked is None else self._read_queries(moment, asked)
+            reals, vectors = (None, None) if asked is None else moment.read_queries(asked)
             reals = reals if vectors is None else items.project(vectors)
             evidence = learning.Evidence(kind, given[kind], reals, vectors, query_ids, ignore_unknown)
             learned_ranker, learned, taught = learning.learn(made, items, evidence)
             offset: float | None = None
             if taught is not None:
-                codes = self._codes_of(moment, queries)
+                codes = moment.codes_of(queries)
                 if made.space == "vectors" and vectors is not None:
                     hasher: Any = self.hasher
                     taught = taught.of_planes(PlaneQueries.of(hasher, vectors))
-                plain = self._linear(moment, self._plain(moment, reals, vectors))
+                plain = moment.linear(moment.plain(reals, vectors))
                 judgements = remembering.judged_pairs(moment, moment, codes, taught, query_ids)
                 accepted = learned_ranker is not None
                 judged = remembering.judge(moment, judgements, taught, plain, accepted, self._random_state)
@@ -672,11 +662,12 @@ class Collection:
                 if taught is not None and (offset is not None or self._moment.memory is not None):
                     judgements = remembering.judged_pairs(moment, self._moment, codes, taught, query_ids)
                     self._remember(judgements if offset is not None else remembering.nothing(self.n_bits), judged=True)
-                withdrawn = taught is not None and remembering.offset_of(self._moment) is not None
+                withdrawn = taught is not None and self._moment.lift_offset is not None
                 real_queries = learned_ranker is not None and asked is not None
                 if real_queries and self._moment.promises is not None:
                     kept = self._moment.promises.with_queries(reals if vectors is None else vectors)
-                    self._moment, self._changes = dataclasses.replace(self._moment, promises=kept), None
+                    self._changes = None
+                    self._set(promises=kept)
                 if learned_ranker is not None or offset is not None or withdrawn:
                     facts = {"gain": learned.gate.gain} if learned.gate else {}
                     facts |= {} if offset is None else {"memory": offset}
@@ -752,11 +743,9 @@ class Collection:
         """
         with self._writing:
             moment = self._moment
-            codes = self._codes_of(moment, queries)
-            memory = moment.memory or Memory.empty(self.n_bits)
-            judgements = remembering.check_judgements(
-                codes, items, grades, query_ids, pinned, memory, lambda ids: self._find(moment, ids, "items")
-            )
+            codes, memory = moment.codes_of(queries), moment.memory or Memory.empty(moment.n_bits)
+            find = partial(moment.find, name="items")
+            judgements = remembering.check_judgements(codes, items, grades, query_ids, pinned, memory, find)
             self._remember(judgements)
             return judgements.names
 
@@ -796,13 +785,12 @@ class Collection:
             if unknown:
                 raise ValueError(f"queries must be ids of judged queries, got {unknown[0]!r}, which is none")
             self._note(Change(np.empty(0, np.int64), None, {"forgotten": names}))
-            self._moment = dataclasses.replace(moment, memory=memory.remove(names))
+            self._set(memory=memory.remove(names))
 
     def _remember(self, judgements: remembering.Judgements, judged: bool = False) -> None:
         memory = self._moment.memory or Memory.empty(self.n_bits)
         self._note(remembering.change_of(judgements, judged))
-        memory = remembering.remembered(memory, judgements, judged)
-        self._moment = dataclasses.replace(self._moment, memory=memory)
+        self._set(memory=remembering.remembered(memory, judgements, judged))
 
     def roll_back(self, number: int | None = None) -> Version:
         """Use an earlier version again, by default the one before; it becomes the newest version.
@@ -836,12 +824,12 @@ class Collection:
         moment = self._moment
         return CollectionReport(
             n_items=len(moment.index),
-            n_bits=self.n_bits,
-            bytes_per_item=self.bytes_per_item,
-            n_dimensions=self._n_dimensions,
-            hasher=None if self._hasher is None else type(self._hasher.get()).__name__,
-            metric=self._metric,
-            n_scanned=getattr(moment.index, "n_scanned", self.n_bits),
+            n_bits=moment.n_bits,
+            bytes_per_item=moment.n_bytes,
+            n_dimensions=moment.n_dimensions,
+            hasher=None if moment.hasher is None else type(moment.get_hasher()).__name__,
+            metric=moment.metric,
+            n_scanned=getattr(moment.index, "n_scanned", moment.n_bits),
             recall=self._recall,
             costs=self._costs(),
             drift=self._drift(),
@@ -883,8 +871,8 @@ class Collection:
         (1000, 10)
         """
         if queries is not None:
-            vectors = self._read_queries(self._moment, queries)
-            queries = vectors[0] if vectors[1] is None else vectors[1]
+            reals, vectors = self._moment.read_queries(queries)
+            queries = reals if vectors is None else vectors
         self._make_cells(queries)
         return self.report()
 
@@ -897,15 +885,14 @@ class Collection:
             if queries is None or not index.has_cells:
                 index = promises.make_cells(index, self.hasher, self._random_state)
                 kept = promises.Promises(kept.queries)
-            moment = dataclasses.replace(moment, index=index, promises=kept.with_queries(queries))
-            self._moment = self._measured(moment)
+            self._set(measure=True, index=index, promises=kept.with_queries(queries))
             self._changes, self._facts_changed = None, True
 
     def _may_make_cells(self, cells: str | None) -> None:
         if cells not in (None, "auto"):
             raise ValueError(f'cells must be None or "auto", got {cells!r:.60}')
         if cells is not None:
-            self._moment = dataclasses.replace(self._moment, promises=promises.Promises())
+            self._set(promises=promises.Promises())
 
     def _keep_promises(self, recall: float) -> None:
         """Make cells where the first search with `recall` shall, and measure what was not."""
@@ -919,22 +906,15 @@ class Collection:
                     self._make_cells()
         if not promises.is_ready(self._moment):
             with self._writing:
-                self._moment = self._measured(self._moment)
+                self._set(measure=True)
                 self._facts_changed = True
 
-    def _measured(self, moment: Moment) -> Moment:
-        """A moment that knows what its ranking must read for a promise of recall."""
-        if moment.promises is None or not isinstance(moment.index, Index):
-            return moment
-
-        def as_asked(moment: Moment, queries: Any) -> Any:
-            asked = self._ask(moment, queries)[1]
-            return asked.reals() if isinstance(asked, PlaneQueries) and remembering.is_active(moment) else asked
-
-        def items(numbers: Ids) -> Any:
-            return promises.items_as_queries(self.hasher, self._vectors.of(numbers), moment.index.codes(numbers))
-
-        return promises.measure(moment, as_asked, items)
+    def _set(self, *, measure: bool = False, **changes: Any) -> None:
+        """Search another moment from now on, one that knows what its ranking must read for a promise of recall."""
+        moment = dataclasses.replace(self._moment, **changes)
+        if measure and moment.promises is not None and isinstance(moment.index, Index):
+            moment = promises.measure(moment, self._vectors)
+        self._moment = moment
 
     def add(self, X: Any, ids: Iterable[Any] | None = None, *, replace: bool = False) -> None:
         """Add items.
@@ -959,36 +939,28 @@ class Collection:
         fitted: Any = self.hasher if self._fit and vectors is not None and len(vectors) else None
         error = None if fitted is None else fitted.error(vectors)
         with self._writing:
-            moment = self._moment
-            index, known = _to_change(moment.index), moment.ids
-            removed, memory = np.empty(0, np.int64), moment.memory
+            moment, removed = self._moment, np.empty(0, np.int64)
             if replace and ids is not None:
                 ids = as_values(ids)
-                removed = known.find(ids, index)
+                removed = moment.ids.find(ids, moment.index)
                 removed = removed[removed >= 0]
-                if len(removed):
-                    index.remove(removed)
-                    known = known.remove(removed)
-            known, numbers = known.add(ids, len(codes), index)
-            index.add(codes, numbers)
+            moment, numbers = moment.with_items(codes, ids, removed)
             if len(removed):
                 self._note(Change(removed, None, {"replaced": True}))
-                memory = memory and memory.renumbered(removed, known.find(moment.ids.of(removed), index))
-            names = None if isinstance(known, Numbers) else known.of(numbers).tolist()
+            names = None if isinstance(moment.ids, Numbers) else moment.ids.of(numbers).tolist()
             self._note(Change(numbers, codes, names))
             self._vectors = self._vectors.remove(removed).add(numbers, vectors)
-            self._change(moment, index, known, memory, len(codes) + len(removed))
+            self._change_items(moment, len(codes) + len(removed))
             if error is not None:
                 self._notice_drift(error, len(codes))
 
-    def _change(self, moment: Moment, index: Any, ids: ItemIds, memory: Memory | None, n: int) -> None:
-        """Search other items from now on."""
+    def _change_items(self, moment: Moment, n: int) -> None:
+        """Search other items from now on, n of which are new or gone."""
         kept = moment.promises and moment.promises.changed(n)
-        self._moment = dataclasses.replace(moment, index=index, ids=ids, memory=memory, promises=kept)
+        self._moment = dataclasses.replace(moment, promises=kept)
         if kept is not None:
             self._facts_changed = True
-            if kept.measured:
-                self._moment = self._measured(self._moment)
+            self._set(measure=bool(kept.measured))
 
     def _costs(self) -> list[Any]:
         from bitrank.collection.choosing import Cost
@@ -1044,21 +1016,21 @@ class Collection:
         X = check_vectors(vectors, "vectors")
         with self._learning, self._writing:
             moment = self._moment
-            if X.shape != (len(moment.index), self._n_dimensions):
-                wanted = (len(moment.index), self._n_dimensions)
+            wanted = (len(moment.index), moment.n_dimensions)
+            if X.shape != wanted:
                 raise ValueError(f"vectors must hold those of all items, of shape {wanted}, got {X.shape}")
             memory, decode = moment.memory, getattr(hasher, "decode", None)
             if memory is not None and len(memory) and decode is None:
                 raise ValueError(f"a {type(hasher).__name__} cannot translate judged queries: forget them before refit")
-            numbers, new = moment.ids.numbers(moment.index), clone(hasher).fit(X)
+            new = clone(hasher).fit(X)
             index = _new_index(new)
-            index.add(new.transform(X), numbers)
+            index.add(new.transform(X), moment.numbers())
             if memory is not None and decode is not None:
                 codes = new.transform(decode(memory.codes)) if len(memory) else memory.codes[:0]
                 memory = memory.of_codes(codes, new.n_bits_) if len(memory) else None
-            self._moment = dataclasses.replace(moment, index=index, hasher=Lazy("hasher", new), memory=memory)
-            self._moment = dataclasses.replace(self._moment, promises=moment.promises and promises.Promises())
-            self._vectors, self._recall = GivenVectors(), choosing.recall_on_held_out(new, X, self._metric)
+            kept = moment.promises and promises.Promises()
+            self._set(index=index, hasher=Lazy("hasher", new), memory=memory, promises=kept)
+            self._vectors, self._recall = GivenVectors(), choosing.recall_on_held_out(new, X, moment.metric)
             self._fit = self._fit and self._fit | {"fitted": new.error(X), "added": 0.0, "n": 0}
             self._changes = None
             self._use("plain", None)
@@ -1076,15 +1048,13 @@ class Collection:
         """
         with self._writing:
             moment = self._moment
-            numbers = self._find(moment, ids, "ids")
+            numbers = moment.find(ids, "ids")
             if len(np.unique(numbers)) < len(numbers):
                 raise ValueError("ids must be unique, got one more than once")
-            index = _to_change(moment.index)
-            index.remove(numbers)
+            moment = moment.without_items(numbers)
             self._note(Change(numbers, None, None))
             self._vectors = self._vectors.remove(numbers)
-            memory = moment.memory and moment.memory.without_items(numbers)
-            self._change(moment, index, moment.ids.remove(numbers), memory, len(numbers))
+            self._change_items(moment, len(numbers))
 
     def codes(self, ids: Iterable[Any] | None = None) -> Codes:
         """Packed codes of some ids, or of all in the order of `ids`.
@@ -1095,7 +1065,7 @@ class Collection:
         array([[12]], dtype=uint8)
         """
         moment = self._moment
-        numbers = moment.ids.numbers(moment.index) if ids is None else self._find(moment, ids, "ids")
+        numbers = moment.numbers() if ids is None else moment.find(ids, "ids")
         codes: Codes = moment.index.codes(numbers)
         return codes
 
@@ -1172,17 +1142,8 @@ class Collection:
                 "the engine that holds the codes" if stored.index is None else "None, since the folder has the codes"
             )
             raise ValueError(f"engine must be {needs}, got {engine!r:.60}")
-        index, ids, memory = _replay(stored, engine)
-        collection = cls(
-            index,
-            ids,
-            n_dimensions=facts["n_dimensions"],
-            metric=facts["metric"],
-            random_state=facts["random_state"],
-        )
-        if stored.hasher is not None:
-            hasher = Lazy("hasher", data=stored.hasher)
-            collection._moment = dataclasses.replace(collection._moment, hasher=hasher)
+        collection = cls(engine if stored.index is None else stored.index, _start_ids_of(stored))  # type: ignore[arg-type]
+        collection._random_state = facts["random_state"]
         if facts["learned"] is not None:
             collection._learned = Learned.from_json(facts["learned"])
         collection._recall, collection._state = facts["recall"], state
@@ -1192,9 +1153,15 @@ class Collection:
         versions = [Version(**value) for value in facts["versions"]]
         collection._versions = tuple((version, rankers.get(str(version.number))) for version in versions)
         version, ranker = collection._versions[-1]
-        kept = promises.Promises.of_facts(facts.get("promises"), stored.queries)
-        collection._moment = dataclasses.replace(
-            collection._moment, version=version, ranker=ranker, memory=memory, promises=kept
+        memory = None if stored.memory is None else Memory.from_bytes(stored.memory, collection.n_bits)
+        collection._moment = _replay(dataclasses.replace(collection._moment, memory=memory), stored.changes)
+        collection._set(
+            version=version,
+            ranker=ranker,
+            promises=promises.Promises.of_facts(facts.get("promises"), stored.queries),
+            hasher=None if stored.hasher is None else Lazy("hasher", data=stored.hasher),
+            n_dimensions=facts["n_dimensions"],
+            metric=facts["metric"],
         )
         return collection
 
@@ -1219,152 +1186,18 @@ class Collection:
             changes = None if self._changes is None else list(self._changes)
             return state | {"_changes": changes, "attachments": dict(self.attachments)}
 
-    # How queries are asked -------------------------------------------------------------------------------------------
-
-    def _ask(self, moment: Moment, Q: Any) -> tuple[Any, Any, npt.NDArray[np.float32] | None]:
-        """What the memory is asked, what the index is asked, and the trust in each query."""
-        if isinstance(Q, Queries):
-            return Q, Q, Q.trust
-        queries, vectors = self._read_queries(moment, Q)
-        ranker: Any = None if moment.ranker is None else moment.ranker.get()
-        in_vectors = ranker is not None and ranker.space == "vectors"
-        needs_plain = ranker is None or in_vectors or remembering.is_active(moment)
-        plain = self._plain(moment, queries, vectors) if needs_plain else None
-        if ranker is None:
-            return plain, plain, None
-        hasher: Any = moment.get_hasher()
-        if in_vectors and vectors is not None:
-            asked = plain if isinstance(plain, PlaneQueries) else PlaneQueries.of(hasher, vectors)
-            learned, trust = asked.learned(ranker, PlaneItems(hasher, moment.index))
-            return plain, learned if asked is plain else learned.reals(), trust
-        reals = queries if vectors is None else hasher.project(vectors)
-        features = None if vectors is None else ranker.features_of(vectors)
-        queries = ranker.queries_for(reals, features=features, collection=moment.index)
-        return plain, queries, queries.trust
-
-    def _plain(self, moment: Moment, queries: Any, vectors: npt.NDArray[Any] | None) -> Any:
-        """What the plain ranking asks the index, for queries as `_read_queries` returns them."""
-        hasher: Any = moment.get_hasher()
-        if vectors is not None and hasattr(hasher, "ask") and isinstance(moment.index, Index):
-            return PlaneQueries.of(hasher, vectors)
-        return queries if vectors is None else hasher.project(vectors)
-
-    def _linear(self, moment: Moment, queries: Any) -> remembering.Linear:
-        """Plain queries that are linear in the bits, and what turns their distances into similarities."""
-        if isinstance(queries, PlaneQueries):
-            return remembering.with_weights(queries.reals(), self.n_bits), queries.scale()
-        return remembering.with_weights(queries, self.n_bits), self._scale_of(queries)
-
-    def _codes_of(self, moment: Moment, Q: Any) -> Codes:
-        """Queries as codes."""
-        if isinstance(Q, Queries):
-            return Q.codes
-        queries, vectors = self._read_queries(moment, Q)
-        if vectors is not None:
-            queries = moment.get_hasher().transform(vectors)
-        codes: Codes = queries if queries.dtype == np.uint8 else np.packbits(queries > 0, axis=1)
-        return codes
-
-    def _read_queries(self, moment: Moment, Q: Any) -> tuple[Any, npt.NDArray[Any] | None]:
-        """Queries as codes or reals, or as the vectors that codes are made of."""
-        array = to_array(Q, "queries")
-        if array.ndim == 1 and array.dtype != object:
-            array = array[None]
-        n_bits = moment.index.n_bits
-        if self._hasher is not None and array.ndim == 2 and array.shape[1] == self._n_dimensions:
-            return None, check_vectors(array, "queries")
-        if array.dtype == np.uint8 or (array.ndim == 2 and array.dtype == np.bool_):
-            if array.ndim == 2 and array.dtype == np.uint8 and array.shape[1] != n_bytes(n_bits):
-                raise ValueError(f"queries must be {self._wanted()}, got shape {array.shape} of {array.dtype}")
-            codes = check_codes(array, n_bits, name="queries")
-            decode = getattr(moment.get_hasher(), "decode", None)
-            return (codes, None) if decode is None else (None, decode(codes))
-        if self._hasher is not None or array.ndim != 2 or array.shape[1] != n_bits or array.dtype.kind not in "fiu":
-            raise ValueError(f"queries must be {self._wanted()}, got shape {array.shape} of {array.dtype}")
-        return check_vectors(array, "queries"), None
-
-    def _wanted(self) -> str:
-        codes = f"packed codes of {self.bytes_per_item} bytes"
-        if self._hasher is not None:
-            return f"vectors of {self._n_dimensions} numbers, or {codes}"
-        return f"{codes}, or reals of {self.n_bits} numbers"
-
-    def _filter(self, moment: Moment, wanted: Any) -> Ids:
-        """Numbers of the items to consider."""
-        array = wanted if isinstance(wanted, list | tuple) else to_array(wanted, "filter")
-        if isinstance(array, np.ndarray) and array.dtype == np.bool_:
-            if array.shape != (len(moment.index),):
-                raise ValueError(
-                    f"filter must be a list of ids, or a mask with one value for each of the {len(moment.index)} "
-                    f"items, got a mask of shape {array.shape}"
-                )
-            kept: Ids = moment.ids.numbers(moment.index)[array]
-            return kept
-        if isinstance(array, list | tuple) and array and all(isinstance(value, bool) for value in array):
-            return self._filter(moment, np.array(array))
-        return np.unique(self._find(moment, array, "filter"))
-
-    def _find(self, moment: Moment, ids: Any, name: str) -> Ids:
-        """Numbers of ids, all of which must exist."""
-        values = as_values(ids, name)
-        numbers = moment.ids.find(values, moment.index)
-        if (numbers < 0).any():
-            unknown = values[int((numbers < 0).argmax())]
-            raise ValueError(f"{name} must be in the collection, got {unknown!r}, which is not")
-        return numbers
-
-    def _scale_of(self, queries: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        if isinstance(queries, PlaneQueries):  # one less the cosine, or minus a score
-            return np.full(len(queries), 2.0 if self._metric == "cosine" else 0.0), np.full(len(queries), 0.5)
-        return remembering.scale_of(
-            queries, self.n_bits, self._hasher is not None and self._n_dimensions == self.n_bits
-        )
-
     # What is held ----------------------------------------------------------------------------------------------------
 
     def _read_items(self, X: Any) -> tuple[Codes, npt.NDArray[Any] | None]:
         """Codes of items, and the vectors that they were made from."""
-        shape = (getattr(X, "dtype", None), *getattr(X, "shape", ())[1:])
-        is_code = shape == (np.uint8, self.bytes_per_item) and self.bytes_per_item != self._n_dimensions
-        if self._hasher is None or is_code:
-            return check_codes(X, self.n_bits), None
+        moment, shape = self._moment, (getattr(X, "dtype", None), *getattr(X, "shape", ())[1:])
+        is_code = shape == (np.uint8, moment.n_bytes) and moment.n_bytes != moment.n_dimensions
+        if moment.hasher is None or is_code:
+            return check_codes(X, moment.n_bits), None
         vectors = check_vectors(X, "X")
-        if vectors.shape[1] != self._n_dimensions:
-            raise ValueError(f"X must have {self._n_dimensions} columns, got {vectors.shape[1]}")
-        return self._hasher.get().transform(vectors), vectors
-
-    def _items(self, moment: Moment, features: npt.ArrayLike | None, space: str) -> Any:
-        """The items in the order of ids, with their vectors where they are at hand."""
-        from bitrank.collection.learning import Items
-
-        numbers = moment.ids.numbers(moment.index)
-        vectors = None
-        if features is not None:
-            if self._hasher is None:
-                raise ValueError("features must be None for a collection of codes, got some")
-            vectors = check_vectors(features, "features")
-            if vectors.shape != (len(numbers), self._n_dimensions):
-                raise ValueError(
-                    f"features must hold the vectors of all items, of shape {(len(numbers), self._n_dimensions)}, "
-                    f"got {vectors.shape}"
-                )
-        elif self._hasher is not None:
-            vectors = self._vectors.of(numbers)
-        places = np.argsort(numbers, kind="stable")
-
-        def rows_of(ids: Any) -> Ids:
-            found = moment.ids.find(ids, moment.index)
-            rows = places[np.searchsorted(numbers, np.maximum(found, 0), sorter=places) % max(1, len(numbers))]
-            return np.where(found < 0, -1, rows)
-
-        hasher: Any = self.hasher
-        codes = moment.index.codes(numbers)
-        more = rows_of, moment.ids.ids(moment.index)
-        if space == "vectors":
-            points, items = hasher.points(codes), PlaneItems(hasher, moment.index)
-            return Items(points, hasher.n_point_, vectors, items, lambda X: hasher.points_of(hasher.ask(X)), *more)
-        project = None if hasher is None else hasher.project
-        return Items(codes, moment.index.n_bits, vectors, moment.index, project, *more)
+        if vectors.shape[1] != moment.n_dimensions:
+            raise ValueError(f"X must have {moment.n_dimensions} columns, got {vectors.shape[1]}")
+        return moment.get_hasher().transform(vectors), vectors
 
     def _use(self, kind: str, ranker: Lazy | None, facts: dict[str, Any] | None = None) -> Version:
         """Rank by a new version from the next search on."""
@@ -1374,7 +1207,7 @@ class Collection:
             learned = ranker.get()
             version = Version(number, kind, type(learned).__name__, float(learned.blend_), version.facts)
         self._versions = (*self._versions, (version, ranker))[-_MOST_VERSIONS:]
-        self._moment = self._measured(dataclasses.replace(self._moment, version=version, ranker=ranker))
+        self._set(measure=True, version=version, ranker=ranker)
         self._facts_changed = True
         return version
 
@@ -1393,16 +1226,17 @@ class Collection:
         return {str(version.number): ranker for version, ranker in self._versions if ranker is not None}
 
     def _facts(self) -> dict[str, Any]:
+        moment = self._moment
         return {
-            "n_dimensions": self._n_dimensions,
-            "metric": self._metric,
+            "n_dimensions": moment.n_dimensions,
+            "metric": moment.metric,
             "random_state": self._random_state,
             "recall": self._recall,
             "fit": self._fit,
-            "ids": self._moment.ids.kind,
+            "ids": moment.ids.kind,
             "versions": [dataclasses.asdict(version) for version, _ in self._versions],
             "learned": None if self._learned is None else self._learned.to_json(),
-            "promises": None if self._moment.promises is None else self._moment.promises.to_json(),
+            "promises": None if moment.promises is None else moment.promises.to_json(),
         }
 
     def _to_store(self, moment: Moment) -> Stored:
@@ -1416,7 +1250,7 @@ class Collection:
                 raise ValueError(f"ids must be texts or whole numbers to be saved, got {wrong[0]!r:.60}")
         elif isinstance(moment.ids, Numbers) and moment.ids.order is not None:
             ids = moment.ids.order
-        hasher = None if self._hasher is None else self._hasher.data()
+        hasher = None if moment.hasher is None else moment.hasher.data()
         rankers = {number: ranker.data() for number, ranker in self._rankers().items()}
         index = moment.index if isinstance(moment.index, Index) else None
         memory = None if moment.memory is None else moment.memory.to_bytes()
@@ -1435,6 +1269,12 @@ def _renew_locks() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _check_seed(random_state: Any) -> int | None:
+    if random_state is not None and (not isinstance(random_state, int) or isinstance(random_state, bool)):
+        raise ValueError(f"random_state must be an int or None, got {random_state!r:.60}")
+    return random_state
 
 
 def _check_fitted(hasher: Hasher, codes: Codes, n_bits: int) -> int:
@@ -1461,37 +1301,27 @@ def _start_ids(ids: Any, n: int, index: Index) -> tuple[ItemIds, Ids]:
     return start.add(ids, n, index)
 
 
-def _to_change(index: Any) -> Any:
-    """A copy of an index, for the next moment; an engine has no moments."""
-    return index.copy() if isinstance(index, Index) else index
-
-
-def _replay(stored: Stored, engine: Engine | None) -> tuple[Any, ItemIds, Memory | None]:
-    """Items, ids and memory of a folder, with the changes of its journal."""
-    index: Any = stored.index if engine is None else engine
-    ids: ItemIds = Numbers(None if isinstance(stored.ids, list) else stored.ids)
-    if isinstance(stored.ids, list):
-        table = np.empty(len(stored.ids), object)
-        table[:] = stored.ids
-        ids = Names(table)
-    memory = None if stored.memory is None else Memory.from_bytes(stored.memory, index.n_bits)
-    replaced, before = np.empty(0, np.int64), ids
-    for change in stored.changes:
+def _replay(moment: Moment, changes: list[Change]) -> Moment:
+    """The items and the memory after the changes of a journal."""
+    replaced = None
+    for change in changes:
         names = change.names
         if isinstance(names, dict) and "replaced" not in names:
-            memory = remembering.replay(change, memory, index.n_bits)
-        elif change.codes is None:
-            if names is not None:
-                replaced, before = change.numbers, ids
-            elif memory is not None:
-                memory = memory.without_items(change.numbers)
-            index.remove(change.numbers)
-            ids = ids.remove(change.numbers)
+            moment = dataclasses.replace(moment, memory=remembering.replay(change, moment.memory, moment.n_bits))
+        elif change.codes is not None:
+            moment, _ = moment.with_items(change.codes, change.numbers if names is None else names, replaced)
+            replaced = None
+        elif names is None:
+            moment = moment.without_items(change.numbers)
         else:
-            more = change.numbers if names is None else names
-            ids, numbers = ids.add(more, len(change.numbers), index)
-            index.add(change.codes, numbers)
-            if memory is not None and len(replaced):
-                memory = memory.renumbered(replaced, ids.find(before.of(replaced), index))
-            replaced = replaced[:0]
-    return index, ids, memory
+            replaced = change.numbers
+    return moment
+
+
+def _start_ids_of(stored: Stored) -> ItemIds:
+    """The ids of a folder, without the changes of its journal."""
+    if not isinstance(stored.ids, list):
+        return Numbers(stored.ids)
+    table = np.empty(len(stored.ids), object)
+    table[:] = stored.ids
+    return Names(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,20 +18,18 @@ _N_BACKGROUND = 1000
 _engine_samples: WeakKeyDictionary[Any, Codes] = WeakKeyDictionary()  # most engines read all ids for one
 
 
-def read_examples(
-    moment: Moment, given: Any, name: str, find: Callable[[Any, str], Ids], codes_of: Callable[[Any], Codes]
-) -> tuple[Ids, Codes]:
+def read_examples(moment: Moment, given: Any, name: str) -> tuple[Ids, Codes]:
     """Numbers of examples that are items, and codes of examples: a matrix holds codes or vectors, a list ids."""
     none = np.empty(0, np.int64)
     if given is None:
-        return none, codes_of(np.empty((0, (moment.index.n_bits + 7) // 8), np.uint8))
+        return none, np.empty((0, moment.n_bytes), np.uint8)
     first = given[0] if isinstance(given, list | tuple) and given else None
     if getattr(given, "ndim", 1) == 2 or isinstance(first, list | np.ndarray):
         try:
-            return none, codes_of(given)
+            return none, moment.codes_of(given)
         except ValueError as error:
             raise ValueError(str(error).replace("queries", name, 1)) from None
-    numbers = np.unique(find(given, name))
+    numbers = np.unique(moment.find(given, name))
     return numbers, moment.index.codes(numbers)
 
 

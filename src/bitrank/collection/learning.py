@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.collection.planes import PlaneItems
 from bitrank.collection.report import Learned
+from bitrank.collection.vectors import GivenVectors, check_vectors
 from bitrank.core.arrays import to_array
 from bitrank.core.types import Rows, Weights
 from bitrank.ranking.evidence.kinds import TooLittleEvidenceError, as_vectors
@@ -19,6 +21,7 @@ from bitrank.ranking.gate.report import Report
 
 if TYPE_CHECKING:
     from bitrank.clicks import LoggedPage
+    from bitrank.collection.moment import Moment
     from bitrank.collection.planes import PlaneQueries
     from bitrank.ranking import Ranker
 
@@ -38,6 +41,33 @@ class Items(NamedTuple):
     project: Any  # from vectors to reals of queries, or None
     rows_of: Callable[[Any], Rows]  # row in this order of ids; -1 for unknown ones
     ids: npt.NDArray[Any]
+
+
+def items_of(moment: Moment, features: npt.ArrayLike | None, given: GivenVectors, space: str) -> Items:
+    """The items of a moment in the order of ids, with their vectors where they are at hand."""
+    numbers, hasher = moment.numbers(), moment.get_hasher()
+    if features is None:
+        vectors = None if hasher is None else given.of(numbers)
+    elif hasher is None:
+        raise ValueError("features must be None for a collection of codes, got some")
+    else:
+        vectors = check_vectors(features, "features")
+        wanted = len(numbers), moment.n_dimensions
+        if vectors.shape != wanted:
+            raise ValueError(f"features must hold the vectors of all items, of shape {wanted}, got {vectors.shape}")
+    places = np.argsort(numbers, kind="stable")
+
+    def rows_of(ids: Any) -> Rows:
+        found = moment.ids.find(ids, moment.index)
+        rows = places[np.searchsorted(numbers, np.maximum(found, 0), sorter=places) % max(1, len(numbers))]
+        return np.where(found < 0, -1, rows)
+
+    codes, more = moment.index.codes(numbers), (rows_of, moment.all_ids())
+    if space == "vectors":
+        points, items = hasher.points(codes), PlaneItems(hasher, moment.index)
+        return Items(points, hasher.n_point_, vectors, items, lambda X: hasher.points_of(hasher.ask(X)), *more)
+    project = None if hasher is None else hasher.project
+    return Items(codes, moment.n_bits, vectors, moment.index, project, *more)
 
 
 class Taught(NamedTuple):

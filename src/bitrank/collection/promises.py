@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -15,13 +14,14 @@ import numpy.typing as npt
 
 from bitrank.collection.planes import PlaneQueries
 from bitrank.core.codes import sample_rows
-from bitrank.core.types import Codes, Ids, Queries
+from bitrank.core.types import Queries
 from bitrank.index import Index
 from bitrank.index.cells import Axes
 from bitrank.index.reading import PROMISES, Calibration, check_recall
 
 if TYPE_CHECKING:
     from bitrank.collection.moment import Moment
+    from bitrank.collection.vectors import GivenVectors
     from bitrank.hashing.hasher import Hasher
 
 # A search with `recall` makes cells by itself from this many items on; fewer are read in no time.
@@ -29,8 +29,6 @@ LEAST_ITEMS = 200_000
 # Once this share of the items was added or removed, promises are measured again.
 _CHANGED = 0.1
 _TIMED, _K = 9, 10  # queries whose searches are timed, and their results
-
-Ask = Callable[["Moment", Any], Any]  # queries of a caller as the index takes them
 
 
 class Curve(NamedTuple):
@@ -150,13 +148,10 @@ def is_ready(moment: Moment) -> bool:
     return not moment.index.has_cells or (moment.promises is not None and _ranking(moment) in moment.promises.measured)
 
 
-def measure(moment: Moment, ask: Ask, vectors: Callable[[Ids], Any]) -> Moment:
+def measure(moment: Moment, vectors: GivenVectors) -> Moment:
     """Measure what the ranking in use must read, on real queries or on items, where that is not known or too old.
 
-    Parameters
-    ----------
-    vectors : callable
-        What items of these numbers are as queries: their vectors, or else codes.
+    Items as queries are their vectors where these are at hand or decoded, else their codes.
     """
     promises: Promises = moment.promises  # type: ignore[assignment]
     index: Index = moment.index
@@ -171,15 +166,17 @@ def measure(moment: Moment, ask: Ask, vectors: Callable[[Ids], Any]) -> Moment:
     if queries is None:
         ids = index.ids
         numbers = ids[sample_rows(len(ids), index.n_to_calibrate)]
-        queries = vectors(numbers)
+        codes, decode = index.codes(numbers), getattr(moment.get_hasher(), "decode", lambda codes: codes)
+        given = vectors.of(numbers)
+        queries = decode(codes) if given is None else given
     else:
         queries = queries[: index.n_to_calibrate]
-    asked = ask(moment, queries)
+    asked = _as_searched(moment, queries)
     if isinstance(asked, PlaneQueries):
         calibration = asked.calibrate(index, numbers)
     else:
         calibration = index.calibrate(asked, ids=numbers)
-    milliseconds = _times(moment, [ask(moment, query[None]) for query in queries[:_TIMED]], calibration)
+    milliseconds = _times(moment, [_as_searched(moment, query[None]) for query in queries[:_TIMED]], calibration)
     measured = {key: each for key, each in before.items() if key == "plain"}
     measured[name] = Measured(_form(asked), calibration, milliseconds)
     return dataclasses.replace(moment, promises=dataclasses.replace(promises, measured=measured))
@@ -229,6 +226,12 @@ def _ranking(moment: Moment) -> str:
     return "plain" if moment.version.kind == "plain" else f"version {moment.version.number}"
 
 
+def _as_searched(moment: Moment, queries: Any) -> Any:
+    """Queries of a caller as the index takes them: what a memory may lift is ranked by linear scores."""
+    asked = moment.ask(queries)[1]
+    return asked.reals() if isinstance(asked, PlaneQueries) and moment.lifts else asked
+
+
 def _form(asked: Any) -> str:
     if isinstance(asked, PlaneQueries):
         return "estimates"
@@ -247,10 +250,3 @@ def _times(moment: Moment, queries: list[Any], calibration: Calibration) -> tupl
             times.append((time.perf_counter() - start) * 1e3)
         out.append(round(median(times), 4))
     return tuple(out)
-
-
-def items_as_queries(hasher: Any, vectors: npt.NDArray[Any] | None, codes: Codes) -> Any:
-    """Items as they would be asked for: their vectors where they are at hand or decoded, else their codes."""
-    if vectors is not None:
-        return vectors
-    return codes if not hasattr(hasher, "decode") else hasher.decode(codes)

@@ -38,18 +38,6 @@ class Judgements(NamedTuple):
     pairs: Rows
 
 
-def offset_of(moment: Moment) -> float | None:
-    """The verdict of the gate on the memory: the offset of a lift, or None where nothing is lifted."""
-    offset: float | None = moment.version.facts.get("memory")
-    return offset
-
-
-def is_active(moment: Moment) -> bool:
-    """Return whether the memory can lift anything."""
-    memory = moment.memory
-    return memory is not None and len(memory) > 0 and (offset_of(moment) is not None or memory.any_pinned)
-
-
 def lifted(
     moment: Moment,
     asked: Linear,
@@ -88,7 +76,7 @@ def lifted(
 
     floors = PINNED_FROM * np.minimum(1.0, totals * units)
     search = Search(*found, ranked[1], judged_from, distances_to, floors)
-    return lift(memory, offset_of(moment), search, threads)
+    return lift(memory, moment.lift_offset, search, threads)
 
 
 def linear(plain: Linear, queries: Queries) -> Linear:
@@ -159,6 +147,11 @@ def scale_of(queries: Any, n_bits: int, sign_bits: bool) -> Scale:
         lengths = np.sqrt(np.einsum("qb,qb->q", weights, weights, dtype=np.float64) * (2 * n_bits / np.pi))
         return total, 1 / np.where(lengths > 0, lengths, 1)
     return total, 1 / np.where(total > 0, total, 1)
+
+
+def constant_scale(n: int, total: float = 2.0) -> Scale:
+    """The scale of distances that are one less a similarity, or minus one where the total is 0."""
+    return np.full(n, total), np.full(n, 0.5)
 
 
 def explain(moment: Moment, results: Lifted, asked: Linear, plain: Callable[[int], Ids]) -> list[list[Lift | None]]:
@@ -251,7 +244,7 @@ def summary(moment: Moment) -> MemoryReport | None:
     if memory is None or not len(memory):
         return None
     n_unjudged, n_pinned = int((~memory.judged).sum()), int(memory.lists.pinned.sum())
-    return MemoryReport(len(memory), len(memory.lists.items), n_unjudged, n_pinned, memory.n_bytes, offset_of(moment))
+    return MemoryReport(len(memory), len(memory.lists.items), n_unjudged, n_pinned, memory.n_bytes, moment.lift_offset)
 
 
 def _names(query_ids: Any, codes: Codes, memory: Memory) -> list[Any]:

@@ -68,7 +68,7 @@ class Remembered:
     @property
     def is_active(self) -> bool:
         """Whether anything can be lifted."""
-        return remembering.is_active(self._moment)
+        return self._moment.lifts
 
     def __len__(self) -> int:
         return len(self._moment.memory or ())
