@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from nfcorpus import FILE, NFCorpus, ndcg
-from report import RESULTS, Figure, Report, parse_parts
+from report import RESULTS, Figure, Report, parse_parts, run_parts
 from rivals import ADAPTERS, BILINEARS, Draws, bits, tune
 
 from bitrank import OnlineRankingSVM, QueryVectorRanker, RankingSVM
@@ -242,13 +242,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="seeds to average over (default: %(default)s)")
     options = parse_parts(parser, PARTS)
     data = NFCorpus(options.data)
-    reports = []
-    for part in options.parts:
-        reports.append(Report(part))
-        PARTS[part](reports[-1], data, range(options.seeds))
-        reports[-1].save(RESULTS / "evidence.json")
-    for report in reports:
-        report.summarize()
+    run_parts(
+        options.parts, lambda part, report: PARTS[part](report, data, range(options.seeds)), RESULTS / "evidence.json"
+    )
 
 
 if __name__ == "__main__":

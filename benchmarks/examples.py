@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from nfcorpus import NFCorpus
-from report import RESULTS, Figure, Report, parse_parts, timed
+from report import RESULTS, Figure, Report, parse_parts, run_parts, timed
 from scipy.fft import dctn
 from sklearn.linear_model import LogisticRegression
 from splits import banking_parts, make_hasher, mnist_halves
@@ -288,13 +288,7 @@ PARTS = {"tanimoto": tanimoto_speed, "molecules": molecules, "others": others, "
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options = parse_parts(parser, PARTS)
-    reports = []
-    for part in options.parts:
-        reports.append(Report(part))
-        PARTS[part](reports[-1])
-        reports[-1].save(RESULTS / "examples.json")
-    for report in reports:
-        report.summarize()
+    run_parts(options.parts, lambda part, report: PARTS[part](report), RESULTS / "examples.json")
 
 
 if __name__ == "__main__":

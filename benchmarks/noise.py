@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from report import RESULTS, Figure, Report, parse_parts
+from report import RESULTS, Figure, Report, parse_parts, run_parts
 
 from bitrank import Collection, OnlineRankingSVM, QueryVectorRanker, RankingSVM
 from bitrank.clicks import LoggedPage
@@ -281,13 +281,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="fits at a time (default: %(default)s)")
     parser.add_argument("--file", type=Path, default=Path("build/noise.jsonl"), help="finished fits")
     options = parse_parts(parser, ("random", "shuffled"))
-    reports = []
-    for part in options.parts:
-        reports.append(Report(part))
-        run(reports[-1], part, options)
-        reports[-1].save(RESULTS / "noise.json")
-    for report in reports:
-        report.summarize()
+    run_parts(options.parts, lambda part, report: run(report, part, options), RESULTS / "noise.json")
 
 
 if __name__ == "__main__":

@@ -124,6 +124,17 @@ def parse_parts(parser: argparse.ArgumentParser, parts: Iterable[str]) -> argpar
     return options
 
 
+def run_parts(parts: Iterable[str], measure: Callable[[str, Report], None], path: Path) -> None:
+    """Measure parts of a benchmark, save each when it is done, and summarize all of them at the end."""
+    reports = []
+    for part in parts:
+        reports.append(Report(part))
+        measure(part, reports[-1])
+        reports[-1].save(path)
+    for report in reports:
+        report.summarize()
+
+
 def timed(function: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[float, Any]:
     """Call a function; return the seconds that it took and its result."""
     start = time.perf_counter()

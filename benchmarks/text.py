@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from nfcorpus import NFCorpus, unit
-from report import RESULTS, Figure, Report, parse_parts
+from report import RESULTS, Figure, Report, parse_parts, run_parts
 from rivals import ADAPTERS, BILINEARS, Draws, bits, tune
 from sklearn.linear_model import LogisticRegression
 from splits import Split
@@ -269,13 +269,7 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options = parse_parts(parser, PARTS)
-    reports = []
-    for part in options.parts:
-        reports.append(Report(part))
-        PARTS[part](reports[-1])
-        reports[-1].save(RESULTS / "text.json")
-    for report in reports:
-        report.summarize()
+    run_parts(options.parts, lambda part, report: PARTS[part](report), RESULTS / "text.json")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write tests/golden/collection-v1, memory-v1 and planes-v1, folders of a `Collection` of today, with answers."""
+"""Write tests/golden/collection-v1, memory-v1, planes-v1 and cells-v1: folders of a `Collection`, with answers."""
 
 import json
 import shutil
@@ -91,7 +91,29 @@ def write_planes() -> None:
     (GOLDEN / "planes-v1.json").write_text(json.dumps(stored) + "\n")
 
 
+def write_cells() -> None:
+    """Write a folder of codes in cells, with promises of recall measured on queries, and a journal."""
+    folder = GOLDEN / "cells-v1"
+    shutil.rmtree(folder, ignore_errors=True)
+    rng = np.random.default_rng(0)
+    centers = rng.integers(0, 2, (16, 32))
+    codes = np.packbits(centers[rng.integers(0, 16, 2100)] ^ (rng.random((2100, 32)) < 0.1), axis=1)
+    collection = Collection.from_codes(codes[:2000], ids=np.arange(2000), random_state=0)
+    collection.make_cells(codes[2000:])
+    collection.save(folder)
+    collection.add(codes[2000:2002])
+    collection.remove([3])
+    collection.save(folder)
+    queries = codes[2002:2032]
+    stored = {
+        "queries": queries.tolist(),
+        "distances": collection.search(queries, 5).distances.tolist(),
+        "read": collection.search(queries, 5, recall=0.9, explain=True).explanation.read.mean(),
+        "report": str(collection.report()).splitlines(),
+    }
+    (GOLDEN / "cells-v1.json").write_text(json.dumps(stored) + "\n")
+
+
 if __name__ == "__main__":
-    main()
-    write_memory()
-    write_planes()
+    for write in (main, write_memory, write_planes, write_cells):
+        write()

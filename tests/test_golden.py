@@ -125,3 +125,21 @@ def test_collection_in_two_parts(mmap):
     plain = [[item for item in row if item != 3][:4] for row in stored["plain"]]
     found = collection.search(queries, 5, filter=[item for item in range(300) if item != 3]).ids
     assert np.mean([row[:4] == wanted for row, wanted in zip(found.tolist(), plain, strict=True)]) > 0.6
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_collection_in_cells(mmap):
+    """Cells, promises of recall with the queries that they were measured on, and a journal of later items."""
+    stored = json.loads((GOLDEN / "cells-v1.json").read_text())
+    collection = Collection.load(GOLDEN / "cells-v1", mmap=mmap)
+    queries = np.uint8(stored["queries"])
+    assert str(collection.report()).splitlines() == stored["report"]
+    assert 3 not in collection
+    assert 2001 in collection
+    exact = collection.search(queries, 5)
+    np.testing.assert_array_equal(exact.distances, stored["distances"])
+    found = collection.search(queries, 5, recall=0.9, explain=True)
+    assert found.explanation.promise == "queries"
+    assert found.explanation.read.mean() == pytest.approx(stored["read"], abs=0.05)
+    assert (found.distances >= exact.distances).all()
+    assert (found.distances == exact.distances).mean() > 0.85
