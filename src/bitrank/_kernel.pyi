@@ -154,6 +154,18 @@ def tied_groups(
     bounds: npt.NDArray[np.int64],
     totals: npt.NDArray[np.int64],
 ) -> int: ...
+def lift_limits(
+    distances: npt.NDArray[np.float32],
+    totals: npt.NDArray[np.float64],
+    units: npt.NDArray[np.float64],
+    asked_totals: npt.NDArray[np.float64],
+    asked_units: npt.NDArray[np.float64],
+    offset: float,
+    tie: float,
+    pivot: float,
+    pinned_share: float,
+    any_pinned: bool,
+) -> npt.NDArray[np.float32]: ...
 def named(
     judged: npt.NDArray[np.int64],
     similarities: npt.NDArray[np.float32],
@@ -168,14 +180,15 @@ def named(
 def lift(
     ids: npt.NDArray[np.int64],
     distances: npt.NDArray[np.float32],
+    by: npt.NDArray[np.int64],
     items: npt.NDArray[np.int64],
     similarities: npt.NDArray[np.float32],
+    judged: npt.NDArray[np.int64],
     item_distances: npt.NDArray[np.float32],
     totals: npt.NDArray[np.float64],
     units: npt.NDArray[np.float64],
     tie: float,
     pivot: float,
     most: int,
-    columns: npt.NDArray[np.int64],
     threads: int,
 ) -> None: ...

@@ -429,6 +429,22 @@ std::size_t tied_groups(Matrix<const Key> keys, Matrix<std::int64_t> groups, Vec
                                 totals.data());
 }
 
+auto lift_limits(Matrix<const float> distances, Vector<const double> totals, Vector<const double> units,
+           Vector<const double> asked_totals, Vector<const double> asked_units, double offset, double tie, double pivot,
+           double pinned_share, bool any_pinned) {
+    const std::size_t n = distances.shape(0), k = distances.shape(1);
+    require(k > 0 && totals.shape(0) == n && units.shape(0) == n && asked_totals.shape(0) == n &&
+                asked_units.shape(0) == n,
+            "distances must be (n_queries, k), and totals and units one value per query");
+    std::vector<float> out;
+    {
+        nb::gil_scoped_release release;
+        out = bitrank::lift_limits({n, k, distances.data(), {totals.data(), units.data()}, {asked_totals.data(), asked_units.data()},
+                              offset, tie, pivot, pinned_share, any_pinned});
+    }
+    return matrix_of(std::move(out), 3, n);
+}
+
 // Items that judged queries name, the similarities of the nearest of these, and which they are; -1 pads rows of items.
 auto named(Matrix<const std::int64_t> judged, Matrix<const float> similarities, Vector<const float> floors,
            Vector<const float> pinned_floors, float offset, Vector<const std::int64_t> starts,
@@ -465,20 +481,21 @@ auto named(Matrix<const std::int64_t> judged, Matrix<const float> similarities, 
                            matrix_of(std::move(places), n, width));
 }
 
-void lift(Matrix<std::int64_t> ids, Matrix<float> distances, Matrix<const std::int64_t> items,
-          Matrix<const float> similarities, Matrix<const float> item_distances, Vector<const double> totals,
-          Vector<const double> units, double tie, double pivot, std::size_t most, Matrix<std::int64_t> columns,
+void lift(Matrix<std::int64_t> ids, Matrix<float> distances, Matrix<std::int64_t> by, Matrix<const std::int64_t> items,
+          Matrix<const float> similarities, Matrix<const std::int64_t> judged, Matrix<const float> item_distances,
+          Vector<const double> totals, Vector<const double> units, double tie, double pivot, std::size_t most,
           std::size_t threads) {
     const std::size_t n = ids.shape(0), k = ids.shape(1), width = items.shape(1);
-    require(distances.shape(0) == n && distances.shape(1) == k && columns.shape(0) == n && columns.shape(1) == k,
-            "ids, distances and columns must be (n_queries, k)");
+    require(distances.shape(0) == n && distances.shape(1) == k && by.shape(0) == n && by.shape(1) == k,
+            "ids, distances and by must be (n_queries, k)");
     require(items.shape(0) == n && similarities.shape(0) == n && similarities.shape(1) == width &&
-                item_distances.shape(0) == n && item_distances.shape(1) == width,
-            "items, similarities and item_distances must be (n_queries, width)");
+                judged.shape(0) == n && judged.shape(1) == width && item_distances.shape(0) == n &&
+                item_distances.shape(1) == width,
+            "items, similarities, judged and item_distances must be (n_queries, width)");
     require(totals.shape(0) == n && units.shape(0) == n, "totals and units must have one value per query");
     nb::gil_scoped_release release;
-    bitrank::lift({n, k, width, ids.data(), distances.data(), items.data(), similarities.data(), item_distances.data(),
-                   totals.data(), units.data(), tie, pivot, most, columns.data()},
+    bitrank::lift({n, k, width, ids.data(), distances.data(), items.data(), similarities.data(), judged.data(),
+                   item_distances.data(), {totals.data(), units.data()}, tie, pivot, most, by.data()},
                   threads);
 }
 
@@ -528,7 +545,9 @@ NB_MODULE(_kernel, module) {
                "bounds"_a.noconvert(), "totals"_a.noconvert());
     module.def("named", &named, "judged"_a, "similarities"_a, "floors"_a, "pinned_floors"_a, "offset"_a, "starts"_a,
                "items"_a, "pinned"_a, "threads"_a);
-    module.def("lift", &lift, "ids"_a.noconvert(), "distances"_a.noconvert(), "items"_a, "similarities"_a,
-               "item_distances"_a, "totals"_a, "units"_a, "tie"_a, "pivot"_a, "most"_a, "columns"_a.noconvert(),
+    module.def("lift_limits", &lift_limits, "distances"_a, "totals"_a, "units"_a, "asked_totals"_a, "asked_units"_a, "offset"_a,
+               "tie"_a, "pivot"_a, "pinned_share"_a, "any_pinned"_a);
+    module.def("lift", &lift, "ids"_a.noconvert(), "distances"_a.noconvert(), "by"_a.noconvert(), "items"_a,
+               "similarities"_a, "judged"_a, "item_distances"_a, "totals"_a, "units"_a, "tie"_a, "pivot"_a, "most"_a,
                "threads"_a);
 }

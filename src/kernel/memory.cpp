@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t at_once = 32;  // queries per piece of work
 constexpr float first = 1.0f;        // puts what is pinned before everything else
+constexpr double rounding = 1e-5;    // share of a distance that rounding may change
 
 template <typename Work>
 void for_queries(std::size_t n, std::size_t n_threads, Work work) {
@@ -22,13 +23,32 @@ void for_queries(std::size_t n, std::size_t n_threads, Work work) {
 
 struct Result {
     float distance;
-    std::int64_t id, column;
+    std::int64_t id, by;
     bool operator<(const Result &other) const {
         return std::tie(distance, id) < std::tie(other.distance, other.id);
     }
 };
 
 }  // namespace
+
+std::vector<float> lift_limits(const Limiting &task) {
+    std::vector<float> out(3 * task.n_queries);
+    for (std::size_t q = 0; q < task.n_queries; ++q) {
+        const auto similarity = [&](std::size_t place) {
+            return (task.ranked.totals[q] - 2.0 * task.distances[q * task.k + place]) * task.ranked.units[q];
+        };
+        const double total = task.asked.totals[q], unit = task.asked.units[q];
+        const double floor = similarity(task.k - 1) - task.tie * (similarity(0) - task.pivot);
+        const double pinned_floor =
+            task.any_pinned ? task.pinned_share * std::min(1.0, total * unit) : std::numeric_limits<double>::infinity();
+        const double least = std::isfinite(task.offset) ? std::min(floor + task.offset, pinned_floor) : pinned_floor;
+        const double limit = std::min((total - least / unit) / 2.0, total);
+        out[q] = static_cast<float>(floor);
+        out[task.n_queries + q] = static_cast<float>(pinned_floor);
+        out[2 * task.n_queries + q] = static_cast<float>(std::max(limit, rounding * std::max(total, 1e-9)));
+    }
+    return out;
+}
 
 std::vector<std::vector<Named>> named(const Naming &task, const Lists &lists, std::size_t n_threads) {
     std::vector<std::vector<Named>> out(task.n_queries);
@@ -56,22 +76,21 @@ std::vector<std::vector<Named>> named(const Naming &task, const Lists &lists, st
 
 void lift(const Lifting &task, std::size_t n_threads) {
     for_queries(task.n_queries, n_threads, [&](std::size_t q) {
-        const double total = task.totals[q], unit = task.units[q];
-        std::vector<std::pair<double, std::int64_t>> lifted;  // minus the score, and the column
+        const double total = task.scale.totals[q], unit = task.scale.units[q];
+        std::vector<std::pair<double, std::size_t>> lifted;  // minus the score, and the place of the item
         for (std::size_t i = 0; i < task.width; ++i) {
             const std::size_t place = q * task.width + i;
             if (task.items[place] < 0 || !std::isfinite(task.item_distances[place])) continue;
             const double plain = (total - 2.0 * task.item_distances[place]) * unit;
             const double score = task.similarities[place] + task.tie * (plain - task.pivot);
-            if (score > plain) lifted.emplace_back(-score, static_cast<std::int64_t>(i));
+            if (score > plain) lifted.emplace_back(-score, place);
         }
         const std::size_t n_lifted = std::min(task.most, lifted.size());
         std::partial_sort(lifted.begin(), lifted.begin() + static_cast<std::ptrdiff_t>(n_lifted), lifted.end());
         lifted.resize(n_lifted);
         std::vector<Result> results;
-        for (const auto &[score, column] : lifted)
-            results.push_back({static_cast<float>((total + score / unit) / 2.0),
-                               task.items[q * task.width + static_cast<std::size_t>(column)], column});
+        for (const auto &[score, place] : lifted)
+            results.push_back({static_cast<float>((total + score / unit) / 2.0), task.items[place], task.judged[place]});
         for (std::size_t i = q * task.k; i < (q + 1) * task.k; ++i) {
             const std::int64_t id = task.ids[i];
             const auto is_same = [&](const Result &result) { return result.id == id; };
@@ -83,7 +102,7 @@ void lift(const Lifting &task, std::size_t n_threads) {
             const Result result = i < results.size() ? results[i] : Result{std::numeric_limits<float>::infinity(), -1, -1};
             task.ids[q * task.k + i] = result.id;
             task.distances[q * task.k + i] = std::max(0.0f, result.distance);
-            task.columns[q * task.k + i] = result.column;
+            task.by[q * task.k + i] = result.by;
         }
     });
 }

@@ -15,6 +15,24 @@ struct Lists {
     const std::uint8_t *pinned;
 };
 
+// Similarities are (total - 2 * distance) * unit, by the scale of each query.
+struct Scale {
+    const double *totals, *units;
+};
+
+// How near judged queries must be to lift anything, three rows of n_queries: the similarity less the offset from which an
+// item may come among the results, since a lift is at least as good as the last of them, and no item's own similarity is
+// above that of the first; the similarity from which pinned items are lifted, a share of that of the query to itself; and
+// the distance within which all such judged queries are.
+struct Limiting {
+    std::size_t n_queries, k;
+    const float *distances;  // n_queries x k, of the plain search
+    Scale ranked, asked;     // of queries to items, and of queries to judged queries
+    double offset, tie, pivot, pinned_share;
+    bool any_pinned;
+};
+std::vector<float> lift_limits(const Limiting &task);
+
 // An item, the similarity (less the offset, or plus one) of the nearest judged query that names it, and that query.
 struct Named {
     std::int64_t item;
@@ -42,11 +60,12 @@ struct Lifting {
     float *distances;             // the same
     const std::int64_t *items;    // n_queries x width, -1 for none
     const float *similarities;    // the same
+    const std::int64_t *judged;   // the same: the judged query that names the item
     const float *item_distances;  // the same; infinite where the search must not find the item
-    const double *totals, *units;
+    Scale scale;
     double tie, pivot;
     std::size_t most;
-    std::int64_t *columns;  // n_queries x k: the column in `items` of what was lifted, or -1
+    std::int64_t *by;  // n_queries x k: the judged query that lifted the result, or -1
 };
 void lift(const Lifting &task, std::size_t n_threads);
 

@@ -49,11 +49,12 @@ def calls():
     lists, items = np.arange(0, 20_010, 10), np.tile(np.arange(200), 100)
     floors, pinned = np.zeros(200, np.float32), np.zeros(20_000, np.uint8)
     found = np.tile(np.arange(10), (200, 1)), np.sort(RNG.random((200, 10), np.float32), axis=1)
-    columns, sums, units = np.empty((200, 10), np.int64), np.full(200, 2.0), np.ones(200)
+    by, sums, units = np.empty((200, 10), np.int64), np.full(200, 2.0), np.ones(200)
     k = _kernel
     return {
+        "lift_limits": lambda: k.lift_limits(found[1], sums, units, sums, units, 0.0, 0.3, 0.5, 0.9, True),
         "named": lambda: k.named(judged, similarities, floors, floors, 0.0, lists, items, pinned, 1),
-        "lift": lambda: k.lift(*found, judged, similarities, similarities, sums, units, 0.3, 0.5, 5, columns, 1),
+        "lift": lambda: k.lift(*found, by, judged, similarities, judged, similarities, sums, units, 0.3, 0.5, 5, 1),
         "weighted_hamming": lambda: k.weighted_hamming(queries, codes, weights, floats),
         "weighted_hamming_to_rows": lambda: k.weighted_hamming_to_rows(queries, codes, rows, weights, floats),
         "hamming": lambda: k.hamming(queries, codes, counts),

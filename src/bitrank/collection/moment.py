@@ -227,7 +227,8 @@ class Moment:
         """Plain queries that are linear in the bits, and what turns their distances into similarities."""
         if isinstance(queries, PlaneQueries):
             return remembering.with_weights(queries.reals(), self.n_bits), queries.scale()
-        return remembering.with_weights(queries, self.n_bits), self.scale_of(queries)
+        queries = remembering.with_weights(queries, self.n_bits)
+        return queries, self.scale_of(queries)
 
     def scale_of(self, queries: Any) -> Scale:
         """What turns distances of queries into similarities."""

@@ -14,10 +14,10 @@ from bitrank.collection.ids import as_values
 from bitrank.collection.report import MemoryReport
 from bitrank.collection.results import Lift
 from bitrank.core.checks import split_reals
-from bitrank.core.codes import distances, split_vectors
+from bitrank.core.codes import distances, distances_to_rows, split_vectors
 from bitrank.core.types import Codes, Ids, Queries, Rows
 from bitrank.ranking.memory.entries import GRADE, ITEM, PINNED, Memory
-from bitrank.ranking.memory.lifting import PINNED_FROM, Lifted, Scale, Search, lift
+from bitrank.ranking.memory.lifting import Lifted, Limits, Scale, Search, lift
 
 if TYPE_CHECKING:
     from bitrank.collection.learning import Taught
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Linear = tuple[Queries, Scale]  # queries that are linear in the bits, and what turns distances into similarities
 
-_LEAST = 1e-5  # share of a distance that rounding may change
+_WITHIN = 1 + 1e-5  # limits of distances, which rounding may change
 _RANKED = 1000  # results among which `explain` looks for the plain rank of what was lifted
 
 
@@ -57,26 +57,23 @@ def lifted(
         Ascending: what a filter leaves.
     """
     memory: Memory = moment.memory  # type: ignore[assignment]
-    index, (queries, (totals, units)) = moment.index, asked
-
-    def judged_from(similarities: npt.NDArray[Any]) -> tuple[Ids, npt.NDArray[np.float32]]:
-        # Queries have one radius: divided by its own limit, the weights of each have the radius 1.
-        limits = np.maximum(np.minimum((totals - similarities / units) / 2, totals), _LEAST * np.maximum(totals, 1e-9))
-        shares = (1 / limits).astype(np.float32)[:, None]
-        divided = Queries(queries.codes, queries.weights * shares)
-        places, found = memory.index.search_radius(divided, 1 + _LEAST, threads=threads)
-        return places, ((totals[:, None] - 2.0 * found / shares) * units[:, None]).astype(np.float32)
+    offset, (queries, (totals, units)) = moment.lift_offset, asked
+    if not len(found[0]) or found[0][0, 0] < 0:  # nothing to search in
+        return Lifted(*found, np.full(found[0].shape, -1))
 
     def distances_to(items: Ids) -> npt.NDArray[np.float32]:
         if wanted is not None:
-            places = np.minimum(np.searchsorted(wanted, items), max(0, len(wanted) - 1))
-            items = np.where(wanted[places] == items, items, -1) if len(wanted) else np.full_like(items, -1)
-        distances: npt.NDArray[np.float32] = index.distances(ranked[0], items, threads=threads)
+            items = np.where(np.isin(items, wanted), items, -1)
+        distances: npt.NDArray[np.float32] = moment.index.distances(ranked[0], items, threads=threads)
         return distances
 
-    floors = PINNED_FROM * np.minimum(1.0, totals * units)
-    search = Search(*found, ranked[1], judged_from, distances_to, floors)
-    return lift(memory, moment.lift_offset, search, threads)
+    search = Search(*found, ranked[1], distances_to)
+    limits = Limits.of(search, asked[1], offset, memory.any_pinned)
+    # Queries have one radius: divided by its own radius, the weights of each have the radius 1.
+    radii = limits.distances[:, None]
+    judged, shares = memory.snapshot.search_radius(queries.codes, queries.weights / radii, _WITHIN, None, threads)
+    similarities = (totals[:, None] - 2.0 * shares * radii) * units[:, None]
+    return lift(memory.lists, offset, search, limits, judged, similarities, threads)
 
 
 def linear(plain: Linear, queries: Queries) -> Linear:
@@ -162,7 +159,10 @@ def explain(moment: Moment, results: Lifted, asked: Linear, plain: Callable[[int
         return out
     ranked = plain(min(_RANKED, len(moment.index)))
     queries, (total, unit) = asked
-    similarities = (total[:, None] - 2.0 * memory.index.distances(queries, results.judged)) * unit[:, None]
+    similarities = (
+        total[:, None]
+        - 2.0 * distances_to_rows(queries.codes, memory.codes, np.maximum(results.judged, 0), queries.weights)
+    ) * unit[:, None]
     for row, place in np.argwhere(results.judged >= 0).tolist():
         name, item = memory.names[results.judged[row, place]], results.ids[row, place]
         rank, pairs = np.flatnonzero(ranked[row] == item), memory.items_of(name)

@@ -58,7 +58,7 @@ def check_codes(codes: Any, n_bits: int | None = None, name: str = "codes") -> C
             f"{name} must be packed, eight bits per byte, got shape {array.shape} with all values 0 or 1: "
             f"pack them with bitrank.pack, or give n_bits if they are packed"
         )
-    if not isinstance(n_bits, Integral | None):
+    if not (n_bits is None or isinstance(n_bits, Integral)):
         raise ValueError(f"n_bits must be an int, got {n_bits!r}")
     width = 8 * array.shape[1] if n_bits is None else int(n_bits)
     if array.shape[1] != n_bytes(width):
@@ -363,5 +363,7 @@ def as_float32(values: Any, name: str) -> Weights:
     array = to_array(values, name)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be numbers, got {array.dtype} of shape {array.shape}")
+    if array.dtype == np.float32:
+        return array.copy()
     with np.errstate(over="ignore"):  # too large values become infinite, which the callers refuse
         return array.astype(np.float32)

@@ -825,8 +825,10 @@ def _part(asked: Asked, queries: npt.NDArray[np.bool_]) -> Asked:
 
 def _numbers(snapshot: Snapshot, ids: Ids) -> Ids:
     """Row numbers of ids, -1 for -1."""
-    numbers = np.full(ids.shape, -1, np.int64)
-    numbers[ids != -1] = snapshot.numbers(ids[ids != -1])
+    numbers = snapshot.find(ids.ravel()).reshape(ids.shape)
+    unknown = (numbers < 0) & (ids != -1)
+    if unknown.any():
+        snapshot.numbers(ids[unknown])
     return numbers
 
 

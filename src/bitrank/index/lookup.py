@@ -35,9 +35,9 @@ class Lookup:
             return self._numbers_of_many(ids)
         if self._dense:
             inside = (ids >= 0) & (ids < n)
-            start = np.where(inside, ids, 0)
             if self._run == 1:
-                return np.where(inside, self._runs[start].astype(np.int64), -1)
+                return np.where(inside, self._runs.take(ids, mode="clip").astype(np.int64), -1)
+            start = np.where(inside, ids, 0)
             stop = start + inside
         else:
             buckets = self._buckets(ids)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from bitrank.core.checks import check_codes
 from bitrank.core.files import read_npz
 from bitrank.core.types import Codes, Ids, Rows
-from bitrank.index import Index
+from bitrank.index.snapshot import Snapshot
 
 ENTRY, ITEM, GRADE, PINNED = range(4)  # columns of pairs
 
@@ -62,7 +62,7 @@ class Memory:
         self.places = {name: place for place, name in enumerate(self.names)}
         self.lists = Lists.of(pairs, len(codes))
         self.any_pinned = bool(self.lists.pinned.any())
-        self._index: Index | None = None
+        self._snapshot: Snapshot | None = None
 
     @classmethod
     def empty(cls, n_bits: int) -> Self:
@@ -78,11 +78,12 @@ class Memory:
         return len(self.codes)
 
     @property
-    def index(self) -> Index:
-        """The codes, by row number."""
-        if self._index is None:
-            self._index = Index(self.codes, n_bits=self.n_bits)
-        return self._index
+    def snapshot(self) -> Snapshot:
+        """The codes, to be searched by row number."""
+        if self._snapshot is None:
+            empty = Snapshot(self.n_bits, np.arange(self.n_bits, dtype=np.uint16))
+            self._snapshot = empty.add(self.codes, np.arange(len(self)), None)
+        return self._snapshot
 
     @property
     def n_bytes(self) -> int:
@@ -120,9 +121,8 @@ class Memory:
         known = np.concatenate([self.judged, np.zeros(len(new), bool)])
         known[rows] = False
         out = type(self)(all_codes, self.n_bits, [*self.names, *new], both[both[:, GRADE] > 0], known)
-        if self._index is not None and np.array_equal(all_codes[: len(self)], self.codes):
-            out._index = self._index.copy()
-            out._index.add(all_codes[len(self) :])
+        if self._snapshot is not None and np.array_equal(all_codes[: len(self)], self.codes):
+            out._snapshot = self._snapshot.add(all_codes[len(self) :], np.arange(len(self), len(all_codes)), None)
         return out._without_empty()
 
     def remove(self, names: Sequence[Any]) -> Self:
@@ -148,7 +148,7 @@ class Memory:
     def all_judged(self) -> Self:
         """The same after a gate has judged all entries."""
         out = type(self)(self.codes, self.n_bits, self.names, self.pairs, np.ones(len(self), bool))
-        out._index = self._index
+        out._snapshot = self._snapshot
         return out
 
     def to_bytes(self) -> bytes:
@@ -180,7 +180,7 @@ class Memory:
 
     def _with_pairs(self, pairs: Rows) -> Self:
         out = type(self)(self.codes, self.n_bits, self.names, pairs, self.judged)
-        out._index = self._index
+        out._snapshot = self._snapshot
         return out._without_empty()
 
     def _without_empty(self) -> Self:

@@ -16,14 +16,14 @@ import numpy.typing as npt
 from bitrank.core.types import Ids, Queries, Rows
 from bitrank.ranking.gate.judge import standard_error
 from bitrank.ranking.memory.entries import ENTRY, GRADE, ITEM, Lists
-from bitrank.ranking.memory.lifting import Floats, Scale, Search, lift_by
+from bitrank.ranking.memory.lifting import Floats, Limits, Scale, Search, lift
 
 OFFSETS = (0.0, 0.06, 0.12, 0.18, 0.25)
 NAMES = ("neither", "vector", "memory", "both")
 _FOUND = 10  # results that nDCG looks at
 _MOST_ASKED, _MOST_SIMILARITIES = 1000, 4_000_000
 _FEWEST = 10  # judged queries
-# Of so many exchanges none may reach what the lists reach: noise does once in two hundred times. With that known, one
+# Of so many exchanges none may limits what the lists limits: noise does once in two hundred times. With that known, one
 # standard error over the plain ranking is enough: below a hundred queries true gains are rarely two.
 _EXCHANGES, _MOST_EXCHANGED, _Z = 199, 500, 1.0
 # What items that no list names may lose in their nDCG: this much, or this share of what is surely gained.
@@ -55,11 +55,7 @@ class HeldOut(NamedTuple):
         similarities = asking.similarities(rows)
         judged = np.tile(np.arange(similarities.shape[1]), (len(rows), 1))
         judged[np.arange(len(rows)), places] = -1
-        never = np.full(len(rows), np.inf)
-        search = Search(
-            *asking.search(queries, _FOUND), scale, lambda _: (judged, similarities),
-            lambda ids: asking.distances(queries, ids), never,
-        )  # fmt: skip
+        search = Search(*asking.search(queries, _FOUND), scale, lambda ids: asking.distances(queries, ids))
         return cls(search, judged, similarities, wanted)
 
     def judge(
@@ -69,8 +65,8 @@ class HeldOut(NamedTuple):
         wanted = self.wanted if some is None else self.wanted[np.isin(self.wanted[:, 1], some)]
         found = self.search.ids
         if lists is not None:
-            similarities = self.similarities.astype(np.float32, copy=False)
-            found = lift_by(lists, offset, self.search, self.search.floors(), self.judged, similarities).ids
+            limits = Limits.of(self.search, self.search.scale, offset, any_pinned=False)
+            found = lift(lists, offset, self.search, limits, self.judged, self.similarities, threads=1).ids
         return _ndcg(found, wanted)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.core.types import Ids, Rows
-from bitrank.ranking.memory.entries import Lists, Memory
+from bitrank.ranking.memory.entries import Lists
 
 Floats = npt.NDArray[np.floating[Any]]
 Scale = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]  # similarity = (first − 2·distance)·second, per query
@@ -26,57 +26,44 @@ class Lifted(NamedTuple):
 
     ids: Ids
     distances: npt.NDArray[np.float32]
-    judged: npt.NDArray[np.int64]
+    judged: Rows
 
 
 class Search(NamedTuple):
-    """What was found, and how to ask for more."""
+    """What was found, and how far other items are."""
 
     ids: Ids
     distances: npt.NDArray[np.float32]
     scale: Scale
-    judged_from: Callable[[Floats], tuple[Ids, npt.NDArray[np.float32]]]  # judged queries, −1 pads, of this similarity
     distances_to: Callable[[Ids], npt.NDArray[np.float32]]  # to ids of each query; infinite for −1
-    pinned_floors: Floats  # similarity from which pinned items are lifted
-
-    def floors(self) -> Floats:
-        """Similarity to a judged query, less the offset, from which an item may come among the results."""
-        (total, unit), found = self.scale, self.ids[:, 0] >= 0
-        first, last = (total - 2.0 * self.distances[:, 0]) * unit, (total - 2.0 * self.distances[:, -1]) * unit
-        return np.where(found, last, np.inf) - TIE * (np.where(found, first, 0.0) - PIVOT)
 
 
-def lift(memory: Memory, offset: float | None, search: Search, threads: int) -> Lifted:
-    """Lift what judged queries name; without an offset what is pinned alone.
+class Limits(NamedTuple):
+    """How near judged queries must be to lift anything into what was found, float32 per query."""
 
-    All judged queries are fetched that could lift anything into the results: a lift is at least as good as the last of
-    them, and no item's own similarity is above that of the first.
-    """
-    floors = search.floors()
-    least = search.pinned_floors if offset is None else floors + offset
-    least = np.minimum(least, search.pinned_floors) if memory.any_pinned else least
-    return lift_by(memory.lists, offset, search, floors, *search.judged_from(least), threads)
+    floors: npt.NDArray[np.float32]  # similarity, less the offset, from which items are lifted
+    pinned_floors: npt.NDArray[np.float32]  # similarity from which pinned items are
+    distances: npt.NDArray[np.float32]  # distance within which all such judged queries are
+
+    @classmethod
+    def of(cls, search: Search, asked: Scale, offset: float | None, any_pinned: bool) -> Self:
+        """Limits of judged queries, whose distances are on the scale `asked`."""
+        offset = np.inf if offset is None else offset
+        return cls(
+            *_kernel.lift_limits(search.distances, *search.scale, *asked, offset, TIE, PIVOT, PINNED_FROM, any_pinned)
+        )
 
 
-def lift_by(
-    lists: Lists,
-    offset: float | None,
-    search: Search,
-    floors: Floats,
-    judged: Rows,
-    similarities: Floats,
-    threads: int = 1,
+def lift(
+    lists: Lists, offset: float | None, search: Search, limits: Limits, judged: Rows, similarities: Floats, threads: int
 ) -> Lifted:
-    """Lift what some judged queries of each query name, -1 for none."""
-    (total, unit), (ids, distances) = search.scale, (search.ids.copy(), search.distances.copy())
-    floors, pinned_floors = floors.astype(np.float32), search.pinned_floors.astype(np.float32)
+    """Lift what some judged queries of each query name, -1 for none; without an offset what is pinned alone."""
+    ids, distances, by = search.ids.copy(), search.distances.copy(), np.full(search.ids.shape, -1)
+    offset = np.inf if offset is None else offset
     items, values, places = _kernel.named(
-        judged, similarities, floors, pinned_floors, np.inf if offset is None else offset, *lists, threads
+        judged, similarities.astype(np.float32), limits.floors, limits.pinned_floors, offset, *lists, threads
     )
-    by = np.full(ids.shape, -1, np.int64)
     if items.shape[1]:
-        columns, to_items = by.copy(), search.distances_to(items)
-        _kernel.lift(ids, distances, items, values, to_items, total, unit, TIE, PIVOT, MOST, columns, threads)
-        rows, ranks = np.nonzero(columns >= 0)
-        by[rows, ranks] = places[rows, columns[rows, ranks]]
+        to_items = search.distances_to(items)
+        _kernel.lift(ids, distances, by, items, values, places, to_items, *search.scale, TIE, PIVOT, MOST, threads)
     return Lifted(ids, distances, by)
