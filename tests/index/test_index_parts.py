@@ -248,30 +248,45 @@ def test_bad_queries_are_refused(queries, options, message):
         index.search(queries(head, whole), 5, **options)
 
 
+def half_byte_distances(reals, codes, n_scanned):
+    """Weights of differing bits in float32: those of a half byte, then the high and the low halves of head and rest."""
+    differ = np.unpackbits(codes, axis=1, count=len(reals)) != (reals > 0)
+    weights = np.where(differ, np.abs(reals), np.float32(0))
+    weights = np.pad(weights, ((0, 0), (0, -len(reals) % 8))).reshape(len(codes), -1, 2, 4)
+    halves = np.add.accumulate(weights, axis=3)[..., -1]
+    parts = [np.add.accumulate(part, axis=1)[:, -1] for part in np.split(halves, [n_scanned // 8], axis=1)]
+    return (parts[0][:, 0] + parts[0][:, 1]) + (parts[1][:, 0] + parts[1][:, 1])
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2), st.booleans(), st.sampled_from(_kernel.kernel_paths()))
 def test_estimates_order_the_nearest_by_whole_codes(seed, n_tail, root, path):
     random = np.random.default_rng(seed)
-    n, k, shortlist, n_bits, n_scanned = int(random.integers(1, 200)), 7, 20, 56, 16
-    codes = random.integers(0, 256, (n, n_bits // 8), dtype=np.uint8)
+    n, k, shortlist = int(random.integers(1, 200)), 7, 20
+    n_scanned = 8 * int(random.integers(1, 20))
+    n_bits = n_scanned + 16 + int(random.integers(1, 300))
+    codes = random_codes(random, n, n_bits, False)
     head, whole = (random.normal(size=(3, width)).astype(np.float32) for width in (n_scanned, n_bits))
     terms = np.column_stack([random.normal(size=3), -random.uniform(0.5, 1, 3), random.normal(size=3)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BITRANK_KERNEL", path)
-        index = Index(codes[: n // 2], n_scanned=n_scanned)
+        options = {"n_scanned": n_scanned, "query_weights": random.random(n_scanned) if random.integers(2) else None}
+        index = Index(codes[: n // 2], n_bits=n_bits, **options)
         index.add(codes[n // 2 :])
         asked = {"k": k, "shortlist": shortlist, "threads": 1}
-        ids, distances = index.search((head, whole), **asked)
         found = index.search((head, whole), **asked, estimates=Estimates(n_tail, 2.0, 0.25, root, terms))
-    tails = codes[ids].astype(float)
-    f = 2 + 0.25 * (0, tails[..., -1], tails[..., -2] * 256 + tails[..., -1])[n_tail]
-    first, second, third = terms.T[:, :, None]
-    expected = first + second * (third - 2.0 * distances) / f
-    expected = (np.sqrt(np.maximum(expected, 0)) if root else expected).astype(np.float32)
-    expected[ids < 0] = np.inf
-    order = np.lexsort((ids, expected), axis=1)
-    order = np.where(np.take_along_axis(ids, order, 1) < 0, np.arange(k), order)
-    np.testing.assert_array_equal(found.ids, np.take_along_axis(ids, order, 1))
-    np.testing.assert_array_equal(found.distances, np.take_along_axis(expected, order, 1))
+    listed = brute_force(head, whole, codes, np.arange(n), n_scanned, shortlist, shortlist)[0]
+    for q, (first, second, third) in enumerate(terms):
+        rows = np.sort(listed[q][listed[q] >= 0])
+        distances = half_byte_distances(whole[q], codes[rows], n_scanned)
+        kept = np.lexsort((rows, distances))[:k]
+        tails = codes[rows[kept]].astype(float)
+        f = 2 + 0.25 * (0, tails[:, -1], tails[:, -2] * 256 + tails[:, -1])[n_tail]
+        expected = first + second * (third - 2.0 * distances[kept]) / f
+        expected = (np.sqrt(np.maximum(expected, 0)) if root else expected).astype(np.float32)
+        order = np.lexsort((rows[kept], expected))
+        np.testing.assert_array_equal(found.ids[q, : len(kept)], rows[kept][order])
+        np.testing.assert_array_equal(found.distances[q, : len(kept)], expected[order])
+        assert (found.ids[q, len(kept) :] == -1).all()
 
 
 def test_estimates_are_refused_where_they_do_not_fit():

@@ -125,6 +125,11 @@ struct Scanner {
     // over the bytes, in the caller's order.
     void (*distances)(const std::uint32_t *differences, const BitPlace *places, const float *weights, std::size_t n_bits,
                       float *out);
+    // Tables of a code and its weights (n_bytes, 8): for each half byte, the high one first, the weight of the bits in which
+    // its 16 values differ from the code, summed from the first bit on.
+    void (*half_byte_tables)(const std::uint8_t *code, const float *weights, std::size_t n_bytes, float *out);
+    // Add to out[i] what such tables have for row i of 16: the sum over high halves, plus that over low ones.
+    void (*half_byte_sums)(const std::uint8_t *const *rows, std::size_t n_bytes, const float *tables, float *out);
 };
 
 extern const Scanner scalar_scanner;

@@ -99,6 +99,17 @@ struct Floats {
         a = _mm256_add_ps(a, x.a);
         b = _mm256_add_ps(b, x.b);
     }
+    static __m256 entries(const float *table, __m256i values) {
+        const __m256 small = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), values);
+        const __m256 large = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), values);
+        return _mm256_blendv_ps(small, large, _mm256_castsi256_ps(_mm256_slli_epi32(values, 28)));
+    }
+    static void add_entries(Floats &high, Floats &low, const float *tables, const std::uint8_t *bytes) {
+        const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i *>(bytes));
+        const __m256i a = _mm256_cvtepu8_epi32(all), b = _mm256_cvtepu8_epi32(_mm_srli_si128(all, 8));
+        high.add({entries(tables, _mm256_srli_epi32(a, 4)), entries(tables, _mm256_srli_epi32(b, 4))});
+        low.add({entries(tables + 16, a), entries(tables + 16, b)});
+    }
     void store(float *p) const {
         _mm256_storeu_ps(p, a);
         _mm256_storeu_ps(p + 8, b);

@@ -78,6 +78,12 @@ struct Floats {
         a = _mm512_mask_add_ps(a, where, a, _mm512_set1_ps(weight));
     }
     void add(Floats x) { a = _mm512_add_ps(a, x.a); }
+    static void add_entries(Floats &high, Floats &low, const float *tables, const std::uint8_t *bytes) {
+        const __m512i values = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(bytes)));
+        // A look-up ignores all but four bits.
+        high.a = _mm512_add_ps(high.a, _mm512_permutexvar_ps(_mm512_srli_epi32(values, 4), _mm512_loadu_ps(tables)));
+        low.a = _mm512_add_ps(low.a, _mm512_permutexvar_ps(values, _mm512_loadu_ps(tables + 16)));
+    }
     void store(float *p) const { _mm512_storeu_ps(p, a); }
 };
 

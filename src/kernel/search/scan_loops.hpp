@@ -159,6 +159,58 @@ BITRANK_UNROLL(8)
     total.store(out);
 }
 
+inline void half_byte_tables(const std::uint8_t *code, const float *weights, std::size_t n_bytes, float *out) {
+    // Whether bit i of a value is one, and whether it is zero.
+    static constexpr float differs[4][2][16] = {
+        {{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}},
+        {{0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1}, {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0}},
+        {{0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}, {1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0}},
+        {{0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}, {1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0}}};
+    for (std::size_t half = 0; half < 2 * n_bytes; ++half, weights += 4, out += 16) {
+        const unsigned value = half % 2 ? code[half / 2] & 15 : code[half / 2] >> 4;
+        const float *a = differs[0][value >> 3], *b = differs[1][value >> 2 & 1], *c = differs[2][value >> 1 & 1],
+                    *d = differs[3][value & 1];
+        for (std::size_t i = 0; i < 16; ++i)
+            out[i] = weights[0] * a[i] + weights[1] * b[i] + weights[2] * c[i] + weights[3] * d[i];
+    }
+}
+
+// Sixteen bytes of sixteen rows, a line per byte.
+inline void transpose(const std::uint8_t *const *rows, std::size_t first, std::size_t n, std::uint8_t *out) {
+    using Bytes = std::uint8_t __attribute__((vector_size(16)));
+    Bytes lines[rows_together], turned[rows_together];
+    for (std::size_t i = 0; i < rows_together; ++i) {
+        if (n < rows_together) lines[i] = Bytes{};
+        __builtin_memcpy(&lines[i], rows[i] + first, n < rows_together ? n : rows_together);
+    }
+    for (int round = 0; round < 4; ++round) {
+        for (std::size_t i = 0; i < rows_together / 2; ++i) {
+            const Bytes x = lines[i], y = lines[i + rows_together / 2];
+            turned[2 * i] = __builtin_shufflevector(x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            turned[2 * i + 1] = __builtin_shufflevector(x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        __builtin_memcpy(lines, turned, sizeof lines);
+    }
+    __builtin_memcpy(out, lines, sizeof lines);
+}
+
+// Floats: add_entries(high table, low table, bytes of 16 rows), to two sums.
+template <typename Floats>
+void half_byte_sums(const std::uint8_t *const *rows, std::size_t n_bytes, const float *tables, float *out) {
+    Floats high = Floats::zero(), low = Floats::zero();
+    for (std::size_t first = 0; first < n_bytes; first += rows_together) {
+        std::uint8_t lines[rows_together * rows_together];
+        const std::size_t n = n_bytes - first < rows_together ? n_bytes - first : rows_together;
+        transpose(rows, first, n, lines);
+        for (std::size_t byte = 0; byte < n; ++byte, tables += 32)
+            Floats::add_entries(high, low, tables, lines + byte * rows_together);
+    }
+    high.add(low);
+    float sums[rows_together];
+    high.store(sums);
+    for (std::size_t i = 0; i < rows_together; ++i) out[i] += sums[i];
+}
+
 template <typename Line, typename Sums, typename Floats>
 constexpr Scanner scanner_of() {
     return {.index_bits = Line::index_bits,
@@ -178,7 +230,9 @@ constexpr Scanner scanner_of() {
             .hamming = hamming,
             .count = count,
             .count_within = count_within,
-            .distances = distances<Floats>};
+            .distances = distances<Floats>,
+            .half_byte_tables = half_byte_tables,
+            .half_byte_sums = half_byte_sums<Floats>};
 }
 
 }  // namespace

@@ -115,6 +115,17 @@ struct Floats {
     void add(const Floats &x) {
         for (int i = 0; i < 4; ++i) v[i] = vaddq_f32(v[i], x.v[i]);
     }
+    static void add_entries(Floats &high, Floats &low, const float *tables, const std::uint8_t *bytes) {
+        float entries[2][16];
+        for (int i = 0; i < 16; ++i) {
+            entries[0][i] = tables[bytes[i] >> 4];
+            entries[1][i] = tables[16 + (bytes[i] & 15)];
+        }
+        for (int i = 0; i < 4; ++i) {
+            high.v[i] = vaddq_f32(high.v[i], vld1q_f32(entries[0] + 4 * i));
+            low.v[i] = vaddq_f32(low.v[i], vld1q_f32(entries[1] + 4 * i));
+        }
+    }
     void store(float *p) const {
         for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, v[i]);
     }

@@ -93,6 +93,12 @@ struct Floats {
     void add(const Floats &other) {
         for (std::size_t i = 0; i < rows_together; ++i) lanes[i] += other.lanes[i];
     }
+    static void add_entries(Floats &high, Floats &low, const float *tables, const std::uint8_t *bytes) {
+        for (std::size_t i = 0; i < rows_together; ++i) {
+            high.lanes[i] += tables[bytes[i] >> 4];
+            low.lanes[i] += tables[16 + (bytes[i] & 15)];
+        }
+    }
     void store(float *out) const {
         for (std::size_t i = 0; i < rows_together; ++i) out[i] = lanes[i];
     }

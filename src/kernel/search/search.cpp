@@ -165,12 +165,56 @@ void prefetch(const Whole &task, const Layout &layout, const std::vector<Hit> &h
     }
 }
 
-void estimate(const Whole &task, const Layout &layout, const Estimates &estimates, const double *terms,
+// The bytes in blocks of a row, with bits in the caller's order.
+void copy_head(const Whole &task, bool in_order, std::int64_t number, std::uint8_t *out) {
+    auto row = static_cast<std::size_t>(number);
+    const Segment *segment = task.segments.data();
+    for (; row >= segment->n_rows; ++segment) row -= segment->n_rows;
+    const std::size_t n = task.order.n_bytes();
+    const std::uint8_t *lane = segment->blocks + row / lane_count * n * lane_count + row % lane_count;
+    if (in_order) {
+        for (std::size_t byte = 0; byte < n; ++byte) out[byte] = lane[byte * lane_count];
+        return;
+    }
+    std::fill_n(out, n, std::uint8_t{0});
+    for (std::size_t i = 0; i < task.order.n_bits; ++i)
+        if (lane[i / 8 * lane_count] & 0x80 >> i % 8)
+            out[task.order.bits[i] / 8] |= static_cast<std::uint8_t>(0x80 >> task.order.bits[i] % 8);
+}
+
+// Keep the k nearest by whole codes, with their estimates for distances.
+void estimate(const Whole &task, const Layout &layout, const Estimates &estimates, std::size_t q, std::size_t k,
               std::vector<Hit> &hits) {
+    const std::size_t n_head = layout.n_scanned, n_rest = layout.n_bytes - n_head;
+    bool in_order = true;
+    for (std::size_t i = 0; i < task.order.n_bits; ++i) in_order &= task.order.bits[i] == i;
+    std::vector<float> weights(layout.n_bytes * 8, 0);
+    std::copy_n(task.weights + (task.weights_per_query ? q * task.n_bits : 0), task.n_bits, weights.data());
+    std::vector<float, LineAllocator<float>> tables(layout.n_bytes * 32);
+    task.scanner->half_byte_tables(task.queries + q * layout.n_bytes, weights.data(), layout.n_bytes, tables.data());
+    std::vector<std::uint8_t> heads(rows_together * n_head);
+    for (std::size_t first = 0; first < hits.size(); first += rows_together) {
+        const std::uint8_t *rows[2][rows_together];
+        const std::size_t n = std::min(rows_together, hits.size() - first);
+        for (std::size_t i = 0; i < rows_together; ++i) {
+            if (i < n) copy_head(task, in_order, hits[first + i].row, &heads[i * n_head]);
+            rows[0][i] = &heads[i * n_head];
+            rows[1][i] = rest_of(task, layout, hits[first + (i < n ? i : 0)].row);
+        }
+        float sums[rows_together] = {};
+        task.scanner->half_byte_sums(rows[0], n_head, tables.data(), sums);
+        task.scanner->half_byte_sums(rows[1], n_rest, tables.data() + 32 * n_head, sums);
+        for (std::size_t i = 0; i < n; ++i) hits[first + i].distance = sums[i];
+    }
+    if (hits.size() > k) {
+        std::nth_element(hits.begin(), hits.begin() + static_cast<std::ptrdiff_t>(k), hits.end());
+        hits.resize(k);
+    }
+    const double *terms = estimates.terms + 3 * q;
     for (Hit &hit : hits) {
         double f = estimates.low;
         if (estimates.n_tail) {
-            const std::uint8_t *end = rest_of(task, layout, hit.row) + layout.n_bytes - layout.n_scanned;
+            const std::uint8_t *end = rest_of(task, layout, hit.row) + n_rest;
             f += estimates.step * (estimates.n_tail == 1 ? end[-1] : end[-2] * 256 + end[-1]);
         }
         const double value = terms[0] + terms[1] * (terms[2] - 2.0 * hit.distance) / f;
@@ -195,11 +239,11 @@ std::vector<std::vector<Hit>> search_again(const Whole &task, std::vector<std::v
     parallel_for(task.n_queries, task.n_threads, [&](std::size_t q) {
         std::vector<Hit> &list = hits[q];
         prefetch(task, layout, list);
+        if (estimates) return estimate(task, layout, *estimates, q, k, list);
         score_rows(task, layout, q, list.size(), [&](std::size_t i) { return list[i].row; },
                    [&](std::size_t i) -> float & { return list[i].distance; });
         std::sort(list.begin(), list.end());
         list.resize(std::min(k, list.size()));
-        if (estimates) estimate(task, layout, *estimates, estimates->terms + 3 * q, list);
     });
     return hits;
 }

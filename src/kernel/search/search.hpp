@@ -86,7 +86,8 @@ struct Whole {
 void score(const Whole &task, const std::int64_t *rows, std::size_t n_columns, float *out);
 
 // What turns distances by whole codes into estimated ones: first + second * (third - 2 * distance) / f. f is stored at the
-// end of a code, as so many steps above the lowest.
+// end of a code, as so many steps above the lowest. Distances are summed in float32 by half bytes: high halves, then low
+// ones, of the bytes in blocks, and then of the rest.
 struct Estimates {
     std::size_t n_tail;   // bytes of f: 0, 1 or 2
     double low, step;
