@@ -110,7 +110,7 @@ def test_judgements_by_group(arrays, form, capsys, printed_json):
     else:
         Collection.from_codes(codes, ids=np.arange(200) + 1000).save("shop.bitrank", replace=True)
         np.save("pairs.npy", np.vstack([graded + np.array([0, 1000, 0]), [[0, 5, 1]]]))
-        arguments, unknown = ["--pairs", "pairs.npy"], "pairs.npy must name ids of the collection, got 5"
+        arguments, unknown = ["--pairs", "pairs.npy"], "pairs must name ids of the collection, got 5"
     np.savetxt("groups.csv", np.where(query_labels < 2, "seen", "new"), fmt="%s")
     command = ["eval", "shop.bitrank", "--queries", "queries.npy", *arguments]
     with pytest.raises(SystemExit, match=unknown):

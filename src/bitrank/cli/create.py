@@ -73,12 +73,7 @@ def _make(arguments: argparse.Namespace) -> Collection:
         raise ValueError("--hasher, --bits, --bytes and --float-recall must be left out for codes, got one")
     if of_vectors:
         return Collection.from_vectors(
-            read_array(source),
-            ids,
-            **wishes,
-            hasher=_hasher(arguments),
-            metric=arguments.metric,
-            random_state=seed,
+            read_array(source), ids, **wishes, hasher=_hasher(arguments), metric=arguments.metric, random_state=seed
         )
     if source.suffix == ".npy":
         return Collection.from_codes(read_array(source), ids, n_bits=n_bits, random_state=seed)

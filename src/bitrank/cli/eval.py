@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitrank.cli.judgements import add_judged, read, read_pairs
+from bitrank.cli.judgements import add_judged, arguments_of_pairs, read
 from bitrank.cli.output import add_json
 from bitrank.cli.weights import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.core.codes import sample_rows, unpack
@@ -121,22 +121,13 @@ def _judgements(arguments: argparse.Namespace, collection: Collection, queries: 
         return {"y": read_array(arguments.labels), "query_y": read(arguments.query_labels)}
     if queries is None or arguments.query_labels is not None:
         raise ValueError("--pairs and --qrels go with --queries and without --query-labels")
-    ids, strict = collection.ids.tolist(), not arguments.ignore_unknown
-    if arguments.qrels is not None:
-        from bitrank.ranking.evidence.pairs import read_qrels
+    from bitrank.collection.learning import Evidence, read_pairs
 
-        names = read(arguments.query_ids)
-        query_ids = list(range(len(queries))) if names is None else names.tolist()
-        return {"pairs": read_qrels(arguments.qrels, query_ids, ids, strict=strict).pairs}
-    pairs = read_pairs(arguments.pairs)
-    if not isinstance(pairs, np.ndarray):
-        return {"pairs": pairs}
-    rows = {name: row for row, name in enumerate(ids)}
-    unknown = [name for name in pairs[:, 1].tolist() if name not in rows]
-    if unknown and strict:
-        raise ValueError(f"{arguments.pairs} must name ids of the collection, got {unknown[0]!r}")
-    known = [(query, rows[name], *grade) for query, name, *grade in pairs.tolist() if name in rows]
-    return {"pairs": np.array(known, np.int64)}
+    pairs, query_ids = arguments_of_pairs(arguments)
+    evidence = Evidence("pairs", pairs, query_ids=query_ids, ignore_unknown=arguments.ignore_unknown)
+    rows = {name: row for row, name in enumerate(collection.ids.tolist())}
+    found, _ = read_pairs(evidence, len(queries), collection.ids, lambda ids: np.array([rows.get(i, -1) for i in ids]))
+    return {"pairs": found}
 
 
 def _print(table: dict[str, dict[str, float]]) -> None:

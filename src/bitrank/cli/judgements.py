@@ -32,10 +32,13 @@ def read(path: Path | None) -> Any:
     return None if path is None else read_array(path)
 
 
-def read_pairs(path: Path) -> Any:
-    """Read judged pairs: rows, or a sparse matrix."""
-    if path.suffix != ".npz":
-        return read_array(path)
-    from scipy.sparse import load_npz
+def arguments_of_pairs(arguments: argparse.Namespace) -> tuple[Any, list[Any] | None]:
+    """Judged pairs (rows, a sparse matrix or the path of qrels) and the names of the queries; None without any."""
+    names, pairs = read(arguments.query_ids), arguments.qrels
+    if arguments.pairs is not None and arguments.pairs.suffix == ".npz":
+        from scipy.sparse import load_npz
 
-    return load_npz(path)
+        pairs = load_npz(arguments.pairs)
+    elif arguments.pairs is not None:
+        pairs = read_array(arguments.pairs)
+    return pairs, None if names is None else names.tolist()

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitrank.cli.feedback import LOGS
-from bitrank.cli.judgements import add_judged, read, read_pairs
+from bitrank.cli.judgements import add_judged, arguments_of_pairs, read
 from bitrank.cli.output import add_json, print_report
-from bitrank.core.files import KINDS, check_output, read_array
+from bitrank.core.files import KINDS, check_output
 from bitrank.ranking.registry import RANKERS
 
 if TYPE_CHECKING:
@@ -69,10 +69,14 @@ def _learn(arguments: argparse.Namespace) -> int:
     elif arguments.roll_back is not None:
         collection.roll_back(arguments.roll_back)
     else:
+        pairs, query_ids = arguments_of_pairs(arguments)
+        others = ("labels", "constraints", "unjudged")
         collection.learn(
-            **_evidence(arguments),
+            **{kind: read(getattr(arguments, kind)) for kind in others},
+            pairs=pairs,
+            clicks=arguments.clicks,
             queries=read(arguments.queries),
-            query_ids=None if arguments.query_ids is None else read_array(arguments.query_ids).tolist(),
+            query_ids=query_ids,
             features=read(arguments.features),
             ranker=_ranker(arguments),
             ignore_unknown=arguments.ignore_unknown,
@@ -83,18 +87,6 @@ def _learn(arguments: argparse.Namespace) -> int:
     collection.save(arguments.collection)
     print_report(collection.report(), as_json=arguments.json)
     return 0
-
-
-def _evidence(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The one kind of evidence that the arguments name."""
-    if arguments.pairs is not None:
-        return {"pairs": read_pairs(arguments.pairs)}
-    if arguments.qrels is not None:
-        return {"pairs": arguments.qrels}
-    if arguments.clicks is not None:
-        return {"clicks": arguments.clicks}
-    kinds = ("labels", "constraints", "unjudged")
-    return {kind: read_array(path) for kind in kinds if (path := getattr(arguments, kind)) is not None}
 
 
 def _ranker(arguments: argparse.Namespace) -> Ranker | str | None:

@@ -54,19 +54,11 @@ def add_parser(commands: Any) -> None:
     add("--engine", metavar="URL", help="postgresql://…, clickhouse://…, …: serve codes that stay in an engine")
     add("--table", help="table or collection of the engine (default: codes)")
     add("--method", choices=["exact", "rerank"], help="how the engine searches (default: exact where it can)")
-    add(
-        "--candidates",
-        type=int,
-        help="codes that `rerank` fetches (default: ten per result, 1000 at least)",
-    )
+    add("--candidates", type=int, help="codes that `rerank` fetches (default: ten per result, 1000 at least)")
     add("--items", type=Path, help="Parquet file with columns id, title, image (path or URL) and any payload")
     add("--judgements", type=Path, help="qrels whose queries are ids of items, codes in hex or names of judged queries")
     add("--hasher", type=Path, help="saved hasher (.npz), to search by vector")
-    add(
-        "--ranker",
-        type=Path,
-        help="saved ranker to begin with, which becomes the active version",
-    )
+    add("--ranker", type=Path, help="saved ranker to begin with, which becomes the active version")
     add("--image-features", metavar="MODULE:FUNCTION", help="function that makes a vector of a picture, or pixels:28")
     add("--data", type=Path, help="folder of the database (default: one in the home folder, printed at the start)")
     add("--db", metavar="URL", help="postgresql://… instead of --data: a database that several services may share")

@@ -16,8 +16,6 @@ from bitrank.index import Index
 if TYPE_CHECKING:
     from bitrank.hashing import BitPlanes
 
-    pass
-
 DEFAULT_BITS = 4.0
 _TRIED = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)  # bits per dimension
 _ROWS, _QUERIES, _K = 5000, 200, 10

@@ -192,13 +192,9 @@ class Collection:
         index = _new_index(chosen)
         known, numbers = _start_ids(ids, len(vectors), index)
         index.add(chosen.transform(vectors), numbers)
+        n_dimensions = int(vectors.shape[1])
         collection = cls(
-            index,
-            known,
-            hasher=chosen,
-            n_dimensions=int(vectors.shape[1]),
-            metric=metric,
-            random_state=random_state,
+            index, known, hasher=chosen, n_dimensions=n_dimensions, metric=metric, random_state=random_state
         )
         collection._may_make_cells(cells)
         collection._vectors = GivenVectors(((numbers, vectors),))
@@ -240,13 +236,8 @@ class Collection:
         array([['a', 'b']], dtype=object)
         """
         array = to_array(codes, "codes")
-        if (
-            array.dtype.kind in "iu"
-            and array.dtype != np.uint8
-            and array.size
-            and 0 <= array.min() <= array.max() < 256
-        ):
-            array = array.astype(np.uint8)
+        if array.dtype.kind in "iu" and array.size and 0 <= array.min() <= array.max() < 256:
+            array = array.astype(np.uint8, copy=False)
         given = codes if array.dtype == np.bool_ else array
         checked, width = check_any_rows(given, bits_of(codes) if n_bits is None else n_bits)
         n_dimensions = None if hasher is None else _check_fitted(hasher, checked, width)
@@ -1142,7 +1133,8 @@ class Collection:
                 "the engine that holds the codes" if stored.index is None else "None, since the folder has the codes"
             )
             raise ValueError(f"engine must be {needs}, got {engine!r:.60}")
-        collection = cls(engine if stored.index is None else stored.index, _start_ids_of(stored))  # type: ignore[arg-type]
+        ids = Names.of_rows(stored.ids) if isinstance(stored.ids, list) else Numbers(stored.ids)
+        collection = cls(engine if stored.index is None else stored.index, ids)  # type: ignore[arg-type]
         collection._random_state = facts["random_state"]
         if facts["learned"] is not None:
             collection._learned = Learned.from_json(facts["learned"])
@@ -1316,12 +1308,3 @@ def _replay(moment: Moment, changes: list[Change]) -> Moment:
         else:
             replaced = change.numbers
     return moment
-
-
-def _start_ids_of(stored: Stored) -> ItemIds:
-    """The ids of a folder, without the changes of its journal."""
-    if not isinstance(stored.ids, list):
-        return Numbers(stored.ids)
-    table = np.empty(len(stored.ids), object)
-    table[:] = stored.ids
-    return Names(table)

@@ -87,6 +87,13 @@ class Names:
         self.table = np.empty(0, object) if table is None else table
         self._rows: dict[Hashable, int] | None = rows
 
+    @classmethod
+    def of_rows(cls, names: list[Any]) -> Self:
+        """The ids of rows, None of those that were removed."""
+        table = np.empty(len(names), object)
+        table[:] = names
+        return cls(table)
+
     def ids(self, index: Index) -> AnyIds:
         """Ids in the order in which they were added."""
         return self.table[index.ids]

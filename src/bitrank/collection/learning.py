@@ -208,9 +208,8 @@ def _is_missing(label: Any) -> bool:
 def _fit_pairs(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> Taught:
     if evidence.queries is None:
         raise ValueError("queries must be given with pairs, got none")
-    pairs, n_unknown = _pairs(items, evidence, len(evidence.queries))
-    if n_unknown:
-        notes.append(f"{n_unknown} judgements name unknown ids and were left out")
+    pairs, n_unknown = read_pairs(evidence, len(evidence.queries), items.ids, items.rows_of)
+    _note_unknown(n_unknown, "judgements", notes)
     return _fit_checked_pairs(ranker, items.codes, pairs, evidence.queries, evidence.query_vectors)
 
 
@@ -231,32 +230,53 @@ def _fit_checked_pairs(
     return taught
 
 
-def _pairs(items: Items, evidence: Evidence, n_queries: int) -> tuple[Rows, int]:
-    """Judgements as row numbers (query, item, grade), and how many name unknown ids."""
+def read_pairs(
+    evidence: Evidence, n_queries: int, ids: npt.NDArray[Any], rows_of: Callable[[Any], Rows]
+) -> tuple[Rows, int]:
+    """Judgements as row numbers (query, item, grade), and how many name unknown ids.
+
+    Parameters
+    ----------
+    ids : array of shape (n_items,)
+    rows_of : callable
+        Rows of some ids in it, -1 for unknown ones.
+    """
+    from bitrank.ranking.evidence.pairs import check_pairs, read_qrels
+
     value = evidence.value
     if isinstance(value, str | os.PathLike):
-        from bitrank.ranking.evidence.pairs import read_qrels
-
         names = range(n_queries) if evidence.query_ids is None else evidence.query_ids
-        return read_qrels(value, list(names), items.ids.tolist(), strict=not evidence.ignore_unknown)
+        return read_qrels(value, list(names), ids.tolist(), strict=not evidence.ignore_unknown)
     if hasattr(value, "tocoo"):
-        from bitrank.ranking.evidence.pairs import check_pairs
-
-        return check_pairs(value, len(items.codes), n_queries), 0
+        return check_pairs(value, len(ids), n_queries), 0
     rows = _as_rows(value)
     if not rows or any(len(row) not in (2, 3) for row in rows):
         raise ValueError("pairs must be rows of (query, id) or (query, id, grade), a qrels file or a sparse matrix")
     queries = _rows_of_queries([row[0] for row in rows], evidence, n_queries)
-    numbers = items.rows_of([row[1] for row in rows])
+    numbers = rows_of([row[1] for row in rows])
     grades = [row[2] if len(row) == 3 else 1 for row in rows]
     if not all(isinstance(grade, int) and 0 <= grade <= 30 for grade in grades):
         raise ValueError("grades must be whole numbers from 0 (not relevant) to 30, got others")
-    known = numbers >= 0
+    table = np.column_stack([queries, numbers, grades]).astype(np.int64)
+    known = _known(table, rows, evidence)
+    return np.unique(table[known], axis=0), int((~known).sum())
+
+
+def _known(table: Rows, rows: list[list[Any]], evidence: Evidence) -> npt.NDArray[np.bool_]:
+    """Which rows of evidence name ids of the collection; the others have a −1 in the table."""
+    known: npt.NDArray[np.bool_] = np.all(table >= 0, axis=1)
     if not known.all() and not evidence.ignore_unknown:
-        unknown = rows[int((~known).argmax())][1]
-        raise ValueError(f"pairs must name ids of the collection, got {unknown!r}; ignore_unknown=True leaves such out")
-    out = np.column_stack([queries, numbers, grades]).astype(np.int64)[known]
-    return np.unique(out, axis=0), int((~known).sum())
+        row, column = np.argwhere(table < 0)[0]
+        raise ValueError(
+            f"{evidence.kind} must name ids of the collection, got {rows[row][column]!r}; "
+            f"ignore_unknown=True leaves such out"
+        )
+    return known
+
+
+def _note_unknown(n: int, what: str, notes: list[str]) -> None:
+    if n:
+        notes.append(f"{n} {what} name unknown ids and were left out")
 
 
 def _as_rows(value: Any) -> list[list[Any]]:
@@ -285,29 +305,19 @@ def _rows_of_queries(values: list[Any], evidence: Evidence, n_queries: int) -> R
 
 
 def _fit_constraints(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> None:
-    value = evidence.value
-    rows = _as_rows(value)
+    rows = _as_rows(evidence.value)
     widths = {len(row) for row in rows}
     if widths not in ({3}, {4}):
         raise ValueError(
             "constraints must be rows of (query, dissimilar, similar[, similar]) of one length, got others"
         )
-    columns = list(zip(*rows, strict=True))
-    numbers = [items.rows_of(list(column)) for column in columns[1:]]
-    if evidence.queries is None:
-        numbers.insert(0, items.rows_of(list(columns[0])))
-    else:
-        numbers.insert(0, _rows_of_queries(list(columns[0]), evidence, len(evidence.queries)))
+    columns = list(map(list, zip(*rows, strict=True)))
+    numbers = list(map(items.rows_of, columns))
+    if evidence.queries is not None:
+        numbers[0] = _rows_of_queries(columns[0], evidence, len(evidence.queries))
     table = np.column_stack(numbers)
-    known = (table >= 0).all(axis=1)
-    if not known.all() and not evidence.ignore_unknown:
-        row, column = np.argwhere(table < 0)[0]
-        raise ValueError(
-            f"constraints must name ids of the collection, got {rows[row][column]!r}; "
-            f"ignore_unknown=True leaves such out"
-        )
-    if not known.all():
-        notes.append(f"{int((~known).sum())} constraints name unknown ids and were left out")
+    known = _known(table, rows, evidence)
+    _note_unknown(int((~known).sum()), "constraints", notes)
     table = table[known]
     if len(np.unique(table[:, 0])) < 2:
         raise TooLittleEvidenceError("constraints of at least two queries are needed to hold one out")

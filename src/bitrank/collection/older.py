@@ -43,18 +43,12 @@ def _read_store(folder: Path, make: type[Collection], mmap: bool) -> Collection:
     if n_dimensions is None:  # no record had an embedding
         collection = make(Index(n_bits=8), Names())
     else:
-        table = np.empty(1 + max((row for row, _, _ in rows if row is not None), default=-1), object)
-        for row, text_id, _ in rows:
-            if row is not None:
-                table[row] = text_id
-        collection = make(
-            Index.load(folder / f"index-{token}", mmap=mmap),
-            Names(table),
-            hasher=load_hasher(hasher)
-            if hasher.exists()
-            else SignBits(threshold="zero").fit(np.zeros((2, n_dimensions))),
-            n_dimensions=n_dimensions,
-        )
+        names = {row: text_id for row, text_id, _ in rows if row is not None}
+        ids = Names.of_rows([names.get(row) for row in range(1 + max(names, default=-1))])
+        plain = SignBits(threshold="zero").fit(np.zeros((2, n_dimensions)))
+        made_by = load_hasher(hasher) if hasher.exists() else plain
+        index = Index.load(folder / f"index-{token}", mmap=mmap)
+        collection = make(index, ids, hasher=made_by, n_dimensions=n_dimensions)
     if ranker.exists():
         collection.use(load_ranker(ranker))
     records = json.dumps([[text_id, record] for _, text_id, record in rows])

@@ -173,13 +173,7 @@ def explain(moment: Moment, results: Lifted, asked: Linear, plain: Callable[[int
 
 
 def check_judgements(
-    codes: Codes,
-    items: Any,
-    grades: Any,
-    query_ids: Any,
-    pinned: bool,
-    memory: Memory,
-    find: Callable[[Any], Ids],
+    codes: Codes, items: Any, grades: Any, query_ids: Any, pinned: bool, memory: Memory, find: Callable[[Any], Ids]
 ) -> Judgements:
     """Judgements as they join a memory: one list of items per query, each item with a grade from 0 to 30."""
     if not isinstance(pinned, bool):

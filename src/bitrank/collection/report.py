@@ -177,17 +177,10 @@ class CollectionReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values."""
-        learned = None if self.learned is None else self.learned.to_json()
-        memory = None if self.memory is None else self.memory._asdict()
-        facts: dict[str, Any] = {
-            "version": asdict(self.version),
-            "learned": learned,
-            "winner": self.winner,
-            "memory": memory,
-        }
-        facts["costs"] = [cost._asdict() for cost in self.costs]
-        facts["drift"] = None if self.drift is None else self.drift._asdict()
-        facts["curve"] = None if self.curve is None else self.curve._asdict()
+        parts = {"memory": self.memory, "drift": self.drift, "curve": self.curve}
+        facts: dict[str, Any] = {name: part and part._asdict() for name, part in parts.items()}
+        facts |= {"version": asdict(self.version), "learned": self.learned and self.learned.to_json()}
+        facts |= {"winner": self.winner, "costs": [cost._asdict() for cost in self.costs]}
         return {**vars(self), **facts}
 
     def frame(self) -> Any:

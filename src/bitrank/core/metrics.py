@@ -19,15 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank.core.checks import check_count
-from bitrank.core.ties import (
-    Floats,
-    Groups,
-    Ints,
-    by_chunk,
-    check_distances,
-    check_no_nan,
-    dense_ranks,
-)
+from bitrank.core.ties import Floats, Groups, Ints, by_chunk, check_distances, check_no_nan, dense_ranks
 
 # Entries per table of harmonic numbers: 64 MB.
 _TABLE = 1 << 23

@@ -225,13 +225,8 @@ def table(chunks: tuple[Chunk, ...]) -> npt.NDArray[Any]:
     size = plan.tile(chunks[0].codes.shape[1])
     starts = np.cumsum([0, *plan.n_tiles([len(chunk) for chunk in chunks], size)])
     for row, chunk, start in zip(rows, chunks, starts, strict=False):
-        row["codes"], row["n"], row["first_id"], row["first_tile"] = (
-            address(chunk.codes),
-            len(chunk),
-            chunk.first_id,
-            start,
-        )
-        row["ids"], row["live"] = address(chunk.ids), address(chunk.live)
+        row["codes"], row["ids"], row["live"] = map(address, (chunk.codes, chunk.ids, chunk.live))
+        row["n"], row["first_id"], row["first_tile"] = len(chunk), chunk.first_id, start
     return rows
 
 
