@@ -123,8 +123,9 @@ def test_clients_are_known_after_a_restart_and_a_block_learns_again(collection, 
     with serving(source(collection), tmp_path, **options) as client:
         users = Users(client, collection[1])
         vandal, other = (client.service.clients.name(f"198.51.100.{number}") for number in (1, 2))
+        users.answer(60, honest)
         users.answer(12, ["198.51.100.1"], honest=False)
-        users.answer(120, honest)
+        users.answer(60, honest)
         before = known(client)
         assert before[vandal]["left_out"]
         assert before[vandal]["n_pages"] == 12
