@@ -213,12 +213,13 @@ def test_a_reader_keeps_its_moment_while_the_folder_is_replaced(tmp_path, learne
     assert answers(reader) == before
 
 
+@pytest.mark.parametrize("n_kills", [4, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["journal", "full"])
-def test_twenty_kills_lose_nothing_that_was_saved(tmp_path, kind):
+def test_kills_lose_nothing_that_was_saved(tmp_path, kind, n_kills):
     folder, rng = tmp_path / "a", np.random.default_rng(0)
     Collection.from_vectors(X, ids=NAMES, hasher=SignBits()).save(folder)
     saved = 120
-    for _ in range(10):
+    for _ in range(n_kills):
         process, lengths = start(save_for_ever, folder, kind == "full")
         for _ in range(int(rng.integers(1, 12))):
             saved = lengths.recv()

@@ -72,13 +72,14 @@ def test_sign_bits_and_codes(made):
         assert found.explanation.promise == promise
 
 
-def test_items_stand_for_queries_that_nobody_gave(made, hasher):
-    for collection in (make(hasher), Collection.from_codes(hasher.transform(vectors(N)), hasher=hasher)):
-        report = collection.make_cells()
-        assert (report.curve.on, report.curve.n_items) == ("items", N)
-        found = collection.search(made[2], 10, recall=0.95, explain=True)
-        assert recall_of(found.ids, made[1].search(made[2], 10).ids) >= 0.94
-        assert found.explanation.promise == "items"
+@pytest.mark.parametrize("of_codes", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_items_stand_for_queries_that_nobody_gave(made, hasher, of_codes):
+    collection = Collection.from_codes(hasher.transform(vectors(N)), hasher=hasher) if of_codes else make(hasher)
+    report = collection.make_cells()
+    assert (report.curve.on, report.curve.n_items) == ("items", N)
+    found = collection.search(made[2], 10, recall=0.95, explain=True)
+    assert recall_of(found.ids, made[1].search(made[2], 10).ids) >= 0.94
+    assert found.explanation.promise == "items"
 
 
 def test_filters_and_weights_that_nobody_measured(made):
@@ -218,7 +219,7 @@ start = time.perf_counter()
 Collection.load(folder).make_cells()
 takes = time.perf_counter() - start
 random.seed(0)
-for turn in range(5):
+for turn in range(int(sys.argv[2])):
     child = os.fork()
     if child == 0:
         while True:
@@ -240,9 +241,10 @@ print("whole")
 """
 
 
-def test_killed_while_cells_are_made_the_folder_is_whole(tmp_path):
+@pytest.mark.parametrize("n_kills", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_killed_while_cells_are_made_the_folder_is_whole(tmp_path, n_kills):
     environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PATH": ""}
-    command = [sys.executable, "-W", "ignore", "-c", KILLS, str(tmp_path / "a")]
+    command = [sys.executable, "-W", "ignore", "-c", KILLS, str(tmp_path / "a"), str(n_kills)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout == "whole\n", done.stderr
 
@@ -261,9 +263,8 @@ def test_searches_with_recall_while_cells_are_made_and_items_join():
 
     thread = threading.Thread(target=search)
     thread.start()
-    for turn in range(2):
-        collection.add(collection.codes(range(500)), ids=range(7000 + 500 * turn, 7500 + 500 * turn))
-        collection.make_cells()
+    collection.add(collection.codes(range(1000)), ids=range(7000, 8000))
+    collection.make_cells()
     done.set()
     thread.join()
     assert not failed

@@ -115,7 +115,7 @@ def test_estimates_come_near_scores(metric):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_recall_rises_with_bits_and_heads_lose_little(metric):
-    X, Q = spectrum(4000, d=48), spectrum(60, d=48, seed=1)
+    X, Q = spectrum(2000, d=48), spectrum(60, d=48, seed=1)
     truth = true_scores(X, Q, metric)
     recalls = []
     for bits in (0.5, 1, 2, 4):

@@ -1,5 +1,7 @@
 """Searches of an index: exact against NumPy for every shape and on every path of the kernel."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -54,11 +56,9 @@ def test_search_equals_reference(case):
         assert_equal(found, reference(queries, codes, ids, weights, case["k"]))
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("n_bits", [24, 64, 128, 200, 1024])
-def test_every_path_on_several_super_blocks(path, n_bits, monkeypatch):
+def test_every_path_on_several_super_blocks(n_bits, monkeypatch):
     # More super-blocks than are taken best first, so that the pass in the order of memory and the threads have work.
-    monkeypatch.setenv("BITRANK_KERNEL", path)
     rng = np.random.default_rng(n_bits)
     n = 150_000 if n_bits <= 128 else 80_000  # of up to 128 bits, enough for sums of 8 bits
     codes = rng.integers(0, 256, (n, n_bits // 8), dtype=np.uint8)
@@ -67,7 +67,8 @@ def test_every_path_on_several_super_blocks(path, n_bits, monkeypatch):
     for weights in (np.ones(n_bits, np.float32), rng.uniform(0.5, 1, n_bits).astype(np.float32)):
         index = Index(codes, weights=weights)
         expected = reference(queries, codes, np.arange(n), weights, 100)
-        for threads in (1, 2, 5):
+        for path, threads in product(PATHS, (1, 2, 5)):
+            monkeypatch.setenv("BITRANK_KERNEL", path)
             assert_equal(index.search(queries, 100, threads=threads), expected)
             for q in range(3):
                 one = index.search(queries[q : q + 1], 100, threads=threads)

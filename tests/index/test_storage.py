@@ -138,7 +138,7 @@ def test_errors_name_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("in_cells", [False, True])
-@pytest.mark.parametrize("n_damages", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_damages", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_damages_give_an_error_or_the_right_answer(tmp_path, n_damages, in_cells):
     index = Index(pack(np.random.default_rng(0).integers(0, 2, (70, 50))), n_bits=50, weights=np.arange(50))
     if in_cells:
@@ -224,7 +224,7 @@ FULL = """
 import resource, sys
 import numpy as np
 from bitrank import Index
-index = Index(np.random.default_rng(0).integers(0, 256, (20_000, 8), dtype=np.uint8))
+index = Index(np.random.default_rng(0).integers(0, 256, (12_000, 16), dtype=np.uint8))
 if sys.argv[2] == "cells":
     index.make_cells()
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
