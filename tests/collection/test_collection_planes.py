@@ -53,7 +53,7 @@ def brute_force(planes, codes, k, shortlist):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("bits", [pytest.param(0.5, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("bits", [4, *(pytest.param(bits, marks=pytest.mark.slow) for bits in (0.5, 1))])
 def test_a_search_is_that_of_all_codes(metric, bits):
     collection = made(metric, bits)
     planes = collection.hasher
