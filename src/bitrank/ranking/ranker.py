@@ -19,12 +19,9 @@ from bitrank.core.estimators import PlainMethods
 from bitrank.core.metrics import average_precision
 from bitrank.core.types import Codes, Queries, Rows, Weights
 from bitrank.ranking.evidence.kinds import (
-    ConstraintEvidence,
-    LabelEvidence,
     Matrix,
-    PairEvidence,
     QueryRows,
-    VectorEvidence,
+    blocks,
     check_constraint_evidence,
     check_features,
     check_label_evidence,
@@ -107,9 +104,8 @@ class Ranker(PlainMethods, BaseEstimator):
             ranking, and a `QueryVectorRanker` teaches labelled queries to pass over them.
         """
         evidence = check_label_evidence(codes, y, queries, features, self._n_bits(), self.space)
-        self._check_learns_from("labels", "class labels", features)
         sample = sample_collection(collection, evidence.n_bits)
-        return self._learn(self._fit_labels, evidence._replace(collection=sample))
+        return self._learn("labels", evidence._replace(collection=sample), features)
 
     def fit_pairs(
         self,
@@ -136,11 +132,8 @@ class Ranker(PlainMethods, BaseEstimator):
             Told what the gate accepted, for every fold: the pairs learned from (rows of those that `check_pairs`
             returns), the queries held out, and what was learned for these, as reals per bit.
         """
-        evidence = check_pair_evidence(codes, pairs, queries, features, self._n_bits(), self.space)._replace(
-            beside=beside
-        )
-        self._check_learns_from("pairs", "pairs", features)
-        return self._learn(self._fit_pairs, evidence)
+        evidence = check_pair_evidence(codes, pairs, queries, features, self._n_bits(), self.space)
+        return self._learn("pairs", evidence._replace(beside=beside), features)
 
     def fit_constraints(self, codes: Codes, rows: npt.ArrayLike, *, queries: npt.ArrayLike | None = None) -> Self:
         """Learn from triplets or quadruplets of row numbers.
@@ -154,9 +147,7 @@ class Ranker(PlainMethods, BaseEstimator):
         queries : packed codes, or float array of shape (n_queries, n_bits), optional
             The queries that the first column numbers; by default the codes.
         """
-        evidence = check_constraint_evidence(codes, rows, queries, self._n_bits())
-        self._check_learns_from("constraints", "constraints")
-        return self._learn(self._fit_constraints, evidence)
+        return self._learn("constraints", check_constraint_evidence(codes, rows, queries, self._n_bits()))
 
     def fit_vectors(
         self,
@@ -174,9 +165,7 @@ class Ranker(PlainMethods, BaseEstimator):
         queries, query_vectors : the same for queries as they will come; queries may be float, one column per bit
             By default the items themselves; queries alone are the items in another form.
         """
-        evidence = check_vector_evidence(codes, vectors, queries, query_vectors, self._n_bits())
-        self._check_learns_from("vectors", "vectors")
-        return self._learn(self._fit_vectors, evidence)
+        return self._learn("vectors", check_vector_evidence(codes, vectors, queries, query_vectors, self._n_bits()))
 
     def queries_for(
         self, queries: npt.ArrayLike, *, features: npt.ArrayLike | None = None, collection: Any = None
@@ -242,11 +231,10 @@ class Ranker(PlainMethods, BaseEstimator):
         asked = evidence.codes if queries is None else queries
         weighted = self.queries_for(asked, features=features, collection=evidence.codes)
         precisions = []
-        for start in range(0, len(evidence.codes), _SCORED_QUERIES):
-            part = slice(start, min(start + _SCORED_QUERIES, len(evidence.codes)))
+        for part in blocks(len(evidence.codes), _SCORED_QUERIES):
             to_items = distances_between(weighted.codes[part], evidence.codes, weighted.weights[part], self.n_bits_)
             relevant = evidence.y[part, None] == evidence.y
-            itself = np.arange(part.stop - start), np.arange(start, part.stop)
+            itself = np.arange(part.stop - part.start), np.arange(part.start, part.stop)
             to_items[itself], relevant[itself] = np.inf, False
             precisions.append(average_precision(to_items, relevant))
         return float(np.nanmean(np.concatenate(precisions)))
@@ -289,38 +277,30 @@ class Ranker(PlainMethods, BaseEstimator):
         """A generator from `random_state`."""
         return np.random.default_rng(check_random_state(getattr(self, "random_state", None)).randint(2**31))
 
-    def _check_learns_from(self, kind: str, evidence: str, features: npt.ArrayLike | None = None) -> None:
+    def _check_learns_from(self, kind: str, features: npt.ArrayLike | None) -> None:
         """Refuse evidence, features or a way to judge that this ranker does not have."""
-        for name, what in ((kind, evidence), ("features", "features")):
-            if name not in self.learns_from and (name == kind or features is not None):
+        for name in (kind,) if features is None else (kind, "features"):
+            if name not in self.learns_from:
                 able = [other for other in RANKERS if name in ranker_class(other).learns_from]
+                what = "class labels" if name == "labels" else name
                 raise ValueError(f"{type(self).__name__} cannot learn from {what}; {', '.join(able)} can")
         check_scoring(getattr(self, "scoring", "guarded"), kind)
         if kind != "labels" and getattr(self, "validation", "rows") != "rows":
             raise ValueError(f'validation must be "rows" for {kind}, got {self.validation!r}')
 
     @one_blas_thread
-    def _learn(self, learn: Callable[[Any], Report | None], evidence: Any) -> Self:
-        """Learn from checked evidence."""
+    def _learn(self, kind: str, evidence: Any, features: npt.ArrayLike | None = None) -> Self:
+        """Learn from checked evidence, by `_fit_labels`, `_fit_pairs`, `_fit_constraints` or `_fit_vectors`.
+
+        They return the report of the gate, or None where there is no gate.
+        """
+        self._check_learns_from(kind, features)
         started = time.perf_counter()
-        report = learn(evidence)
+        report: Report | None = getattr(self, f"_fit_{kind}")(evidence)
         self.n_bits_, self.report_ = evidence.n_bits, Report() if report is None else report
         self.blend_ = self._ungated_blend if report is None else report.blend
         self.report_.seconds = time.perf_counter() - started
         return self
-
-    def _fit_labels(self, evidence: LabelEvidence) -> Report | None:
-        """Learn from class labels, and return the report of the gate, if there is one."""
-        raise NotImplementedError
-
-    def _fit_constraints(self, evidence: ConstraintEvidence) -> Report | None:
-        raise NotImplementedError
-
-    def _fit_pairs(self, evidence: PairEvidence) -> Report | None:
-        raise NotImplementedError
-
-    def _fit_vectors(self, evidence: VectorEvidence) -> Report | None:
-        raise NotImplementedError
 
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         """Answer for checked queries: by default with one weight per bit."""

@@ -7,7 +7,7 @@ judged differently; one loop asks the challengers and the judge of every fold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,28 +40,13 @@ Evidence = TypeVar("Evidence")
 Learn = Callable[[Evidence, np.random.Generator], Challengers]
 BLENDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 COARSE_BLENDS = (0.1, 0.25, 0.5, 0.75, 1.0)  # for learners with many challengers
+Judge = HeldOutLabels | HeldOutPairs
 Judged = dict[tuple[tuple[str, Any], ...], list[LabelScores | PairScores]]
 # Share of the named items whose pairs are hidden from learning: they stand for the documents of tomorrow.
 _NEW_ITEMS = 1 / 3
 # In a race, this many challengers go on after the first fold by each of: MAP, MAP where precision at 10 does not fall,
 # and precision at 10.
 _RACERS = 3
-
-
-class Judge(Protocol):
-    """Held-out queries, and how well a factor ranks for them."""
-
-    def judge(self) -> Any:
-        """Scores of every query by the queries themselves."""
-        ...
-
-    def judge_exchanged(self, random: np.random.Generator) -> Any:
-        """Scores of every query by itself for what other queries ask for."""
-        ...
-
-    def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, Any]]:
-        """Scores of every query for every blend with the factor."""
-        ...
 
 
 def blend(factor: npt.NDArray[Any], amount: float) -> Floats:
@@ -117,6 +102,7 @@ def choose(
         Judge only the best few of the first fold in the others.
     """
     judged: Judged = {}
+    factors: dict[tuple[tuple[str, Any], ...], list[Factor]] = {}
     rivals: list[Any] = []
     challengers = learn(evidence, random)
     try:
@@ -125,8 +111,10 @@ def choose(
             wanted = _racers(judged, rivals[0]) if race and rivals else None
             rivals.append(judge.judge())
             for params, factor in challengers(rows, wanted):
+                key = tuple(params.items())
+                factors.setdefault(key, []).append(factor)
                 for amount, scores in judge.judge_blends(factor, blends):
-                    judged.setdefault((*params.items(), ("blend", amount)), []).append(scores)
+                    judged.setdefault((*key, ("blend", amount)), []).append(scores)
     except TooLittleEvidenceError as error:
         return Report(refusal=f"too little evidence: {error}")
     rival = _gather(rivals)
@@ -138,15 +126,18 @@ def choose(
     report = Report(lines, scoring)
     if report.winner is None:
         return report
-    chance = random.spawn(1)[0]
-    if not _was_shown(evidence):
-        exchanged = _gather([judge.judge_exchanged(chance) for _, judge in folds])
-        if placebo.means_something(rival, exchanged, report.figure):
-            return report
-    winner = scores_of[(*report.params.items(), ("blend", report.blend))]
-    placebos = _placebos(evidence, folds, learn, report, chance)
-    beaten = placebo.is_beaten(winner, rival, placebos, report.figure)
-    return report if beaten else Report(report, scoring, refusal=placebo.REFUSAL)
+    chance, key = random.spawn(1)[0], tuple(report.params.items())
+    means_something = not _was_shown(evidence) and placebo.means_something(
+        rival, _gather([judge.judge_exchanged(chance) for _, judge in folds]), report.figure
+    )
+    if not means_something:
+        winner = scores_of[(*key, ("blend", report.blend))]
+        if not placebo.is_beaten(winner, rival, _placebos(evidence, folds, learn, report, chance), report.figure):
+            return Report(report, scoring, refusal=placebo.REFUSAL)
+    if isinstance(evidence, PairEvidence) and evidence.beside is not None:
+        for (rows, judge), factor in zip(folds, factors[key], strict=True):
+            evidence.beside(rows, judge.numbers, judge.vectors(factor, report.blend))
+    return report
 
 
 def _was_shown(evidence: Any) -> bool:
@@ -164,20 +155,15 @@ def _placebos(
         for rows, judge in folds:
             some, rows_of_some = placebo.exchanged(evidence, rows, random)
             try:
-                learned = dict(_keyed(learn(some, random)(rows_of_some, [report.params])))
+                learned = {tuple(params.items()): f for params, f in learn(some, random)(rows_of_some, [report.params])}
             except TooLittleEvidenceError:
                 learned = {}
             factor = learned.get(tuple(report.params.items()))
             if factor is None:  # nothing can be learned from the exchanged evidence
                 parts.append(judge.judge())
             else:
-                ((_, scores),) = judge.judge_blends(factor, (report.blend,))
-                parts.append(scores)
+                parts += [scores for _, scores in judge.judge_blends(factor, (report.blend,))]
         yield _gather(parts)
-
-
-def _keyed(challengers: Iterator[tuple[dict[str, Any], Factor]]) -> Iterator[tuple[tuple[Any, ...], Factor]]:
-    return ((tuple(params.items()), factor) for params, factor in challengers)
 
 
 def choose_by_labels(
@@ -236,30 +222,11 @@ def choose_by_pairs(
     itself : bool
         Whether queries are rows of the codes, which must not find themselves.
     """
-
-    folds: list[tuple[Rows, HeldOutPairs]] = []
-    factors: dict[tuple[tuple[str, Any], ...], list[Factor]] = {}
-
-    def held_out() -> Iterator[tuple[Rows, Judge]]:
-        for fold in split_pairs(evidence.pairs, _NEW_ITEMS, random):
-            folds.append((fold.learn, HeldOutPairs(evidence, fold, scale_magnitudes, itself, random, scoring)))
-            yield folds[-1]
-
-    def learn_and_keep(some: PairEvidence, chance: np.random.Generator) -> Challengers:
-        challengers = learn(some, chance)
-
-        def kept(rows: Rows, wanted: list[dict[str, Any]] | None) -> Iterator[tuple[dict[str, Any], Factor]]:
-            for params, factor in challengers(rows, wanted):
-                factors.setdefault(tuple(params.items()), []).append(factor)
-                yield params, factor
-
-        return kept if some is evidence else challengers
-
-    report = choose(evidence, held_out(), learn_and_keep, random=random, blends=blends, scoring=scoring)
-    if report.accepted and evidence.beside is not None:
-        for (rows, judge), factor in zip(folds, factors[tuple(report.params.items())], strict=True):
-            evidence.beside(rows, judge.numbers, judge.vectors(factor, report.blend))
-    return report
+    held_out = (
+        (fold.learn, HeldOutPairs(evidence, fold, scale_magnitudes, itself, random, scoring))
+        for fold in _pair_folds(evidence.pairs, random)
+    )
+    return choose(evidence, held_out, learn, random=random, blends=blends, scoring=scoring)
 
 
 def choose_by_constraints(
@@ -272,13 +239,15 @@ def choose_by_constraints(
     """Hold out queries and items as `choose_by_pairs` does, the similar items of held-out queries being relevant."""
     judged = pairs_of_constraints(evidence)
     itself = evidence.queries.codes is evidence.codes
+    held_out = (
+        (_rows_to_learn(evidence, judged, fold, itself), HeldOutPairs(judged, fold, True, itself, random, scoring))
+        for fold in _pair_folds(judged.pairs, random)
+    )
+    return choose(evidence, held_out, learn, random=random, scoring=scoring)
 
-    def held_out() -> Iterator[tuple[Rows, Judge]]:
-        for fold in split_pairs(judged.pairs, _NEW_ITEMS, random):
-            judge = HeldOutPairs(judged, fold, True, itself, random, scoring)
-            yield _rows_to_learn(evidence, judged, fold, itself), judge
 
-    return choose(evidence, held_out(), learn, random=random, scoring=scoring)
+def _pair_folds(pairs: Rows, random: np.random.Generator) -> Iterator[PairFold]:
+    yield from split_pairs(pairs, _NEW_ITEMS, random)
 
 
 def _rows_to_learn(evidence: ConstraintEvidence, judged: PairEvidence, fold: PairFold, itself: bool) -> Rows:

@@ -123,7 +123,27 @@ class Report(list[Line]):
         if not self:
             return None
         plain, *tried = self
-        return _best_of_pairs(plain, tried) if "ndcg10" in plain else _best_of_labels(plain, tried, scoring)
+        pairs = "ndcg10" in plain
+        usual = "ndcg10" if pairs else "p10" if scoring == "p10" else "map"
+        figure = usual if scoring in _USUAL or "score" not in plain else "score"
+        # The winner is the best of many, and part of that is luck: the best of n equal challengers gains about this
+        # many standard errors.
+        luck = np.sqrt(2 * np.log(len(tried) + 1))
+
+        def gain(line: Line, figure: str) -> float:
+            return float(line[figure] - plain[figure])
+
+        def surely(line: Line, figure: str, errors: float) -> float:
+            return gain(line, figure) - errors * float(line[f"{figure}_error"])
+
+        def is_safe(line: Line) -> bool:
+            """Whether a line does not lose on new items or, guarded or rare, in precision at 10."""
+            if pairs:
+                return plain["new_ndcg10"] is None or gain(line, "new_ndcg10") >= 0
+            return scoring not in ("guarded", "rare") or surely(line, "p10", luck) >= 0
+
+        better = [line for line in tried if surely(line, figure, _PAIR_Z if pairs else _LABEL_Z) > 0 and is_safe(line)]
+        return max(better, key=lambda line: gain(line, figure), default=None)
 
     def stored(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -149,36 +169,3 @@ def check_scoring(scoring: str, kind: str = "labels") -> None:
 
 def _figures(line: Line) -> dict[str, float | None]:
     return {name: line[name] for name in FIGURES if name in line}
-
-
-def _best_of_labels(plain: Line, tried: list[Line], scoring: str) -> Line | None:
-    """The best figure among lines that surely gain it and, guarded or rare, do not surely lower precision at 10."""
-
-    def sure_gain(line: Line, figure: str, errors: float) -> float:
-        gain: float = line[figure] - plain[figure] - errors * line[f"{figure}_error"]
-        return gain
-
-    figure = "p10" if scoring == "p10" else "map" if scoring in _USUAL or "score" not in plain else "score"
-    # The winner is the best of many, and part of that is luck: the best of n equal challengers gains about this many
-    # standard errors.
-    luck = np.sqrt(2 * np.log(len(tried) + 1))
-    winner, best = None, 0.0
-    for line in tried:
-        if scoring in ("guarded", "rare") and sure_gain(line, "p10", errors=luck) < 0:
-            continue
-        gain = sure_gain(line, figure, errors=0)
-        if gain > best and sure_gain(line, figure, errors=_LABEL_Z) > 0:
-            winner, best = line, gain
-    return winner
-
-
-def _best_of_pairs(plain: Line, tried: list[Line]) -> Line | None:
-    """The best figure among lines that surely gain and do not lose on new items."""
-    winner, figure = None, "score" if "score" in plain else "ndcg10"
-    for line in tried:
-        gain = line[figure] - plain[figure]
-        new_gain = line["new_ndcg10"] - plain["new_ndcg10"] if plain["new_ndcg10"] is not None else 0.0
-        surely = gain > _PAIR_Z * line[f"{figure}_error"] and new_gain >= 0
-        if surely and (winner is None or line[figure] > winner[figure]):
-            winner = line
-    return winner
