@@ -6,7 +6,7 @@ page. Clicks on them are therefore fair to every version, and the click gate can
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -84,18 +84,7 @@ def draw_far(
     sample = check_codes(sample, name="sample")
     query = check_codes(np.atleast_2d(query_code), name="query_code")
     known = {row.tobytes() for row in (*query, *check_codes(top_codes, name="top_codes"))}
-    return draw_by_rank(distances(query, sample, threads=1)[0], sample, known, n, random, distinct)
-
-
-def draw_by_rank(
-    sample_distances: npt.NDArray[Any],
-    sample: Codes,
-    known: set[bytes],
-    n: int,
-    random: np.random.Generator,
-    distinct: bool = False,
-) -> Rows:
-    """Draw rows of a sample by their distances from a query, except those whose code is known."""
+    sample_distances = distances(query, sample, threads=1)[0]
     order = sample_distances.argsort(kind="stable")  # a radix sort, as distances are small
     ranked = sample_distances[order]
     drawn: list[int] = []

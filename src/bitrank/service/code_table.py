@@ -62,18 +62,11 @@ class CodeTable(NamedTuple):
         return CodeTable(_with_rows(ids, places, new), table)
 
 
-class Sample:
+class Sample(NamedTuple):
     """Items drawn at random, for exploration and for learning."""
 
-    def __init__(self, ids: Ids, codes: Codes) -> None:
-        self.ids, self.codes = ids, codes
-        self._words = _words(codes)
-        self._counts = np.uint8 if codes.shape[1] < 32 else np.uint16
-
-    def distances(self, code: Codes) -> npt.NDArray[Any]:
-        """Compute Hamming distances from one code."""
-        counts: npt.NDArray[np.uint8] = np.bitwise_count(self._words ^ _words(code[None]))
-        return counts[:, 0] if counts.shape[1] == 1 else counts.sum(axis=1, dtype=self._counts)
+    ids: Ids
+    codes: Codes
 
 
 def is_in(ids: Ids, among: Ids) -> npt.NDArray[np.bool_]:
@@ -82,14 +75,6 @@ def is_in(ids: Ids, among: Ids) -> npt.NDArray[np.bool_]:
         return np.zeros(len(ids), bool)
     hits: npt.NDArray[np.bool_] = among[np.minimum(np.searchsorted(among, ids), len(among) - 1)] == ids
     return hits
-
-
-def _words(codes: Codes) -> npt.NDArray[np.uint64]:
-    """Codes as numbers of 64 bits."""
-    width = codes.shape[1]
-    padded = np.zeros((len(codes), -(-width // 8) * 8), np.uint8)
-    padded[:, :width] = codes
-    return padded.view(np.uint64)
 
 
 def _with_rows(array: npt.NDArray[Any], places: Rows, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

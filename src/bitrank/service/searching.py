@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitrank import clicks
-from bitrank.clicks.exploration import draw_by_rank, place_at_random
+from bitrank.clicks.exploration import draw_far, place_at_random
 from bitrank.clicks.page import CANARY
 from bitrank.collection.planes import over_codes
 from bitrank.collection.remembering import Linear
@@ -30,7 +31,6 @@ from bitrank.service.store.profiles import DEFAULT, HAMMING
 from bitrank.service.store.rankings import Ranking
 
 Distances = npt.NDArray[np.float32]
-Flags = npt.NDArray[np.bool_]
 LiftedBy = dict[int, tuple[str, bool]]  # the judged query that lifted an item, and whether it is pinned
 VersionChoice = int | Literal["candidate"] | None
 
@@ -175,8 +175,7 @@ class Searcher:
     def run(self, plans: list[Plan]) -> list[bytes]:
         """Search for one page per plan; returns their JSON."""
         tops = self._search(plans)
-        pages = self._explore(plans, tops)
-        return [self._body(plan, top, *page) for plan, top, page in zip(plans, tops, pages, strict=True)]
+        return [self._body(plan, top, *self._explore(plan, top)) for plan, top in zip(plans, tops, strict=True)]
 
     def _continued(self, query: SearchQuery, request: PageRequest) -> PageToken:
         """Read the token of the last page for the same query."""
@@ -242,32 +241,25 @@ class Searcher:
         """The share of the exact results that a search finds; 1 reads all."""
         return plan.request.recall or self._settings.recall or 1.0
 
-    def _explore(self, plans: list[Plan], tops: list[_Top]) -> list[tuple[list[int], Distances, list[bool]]]:
+    def _explore(self, plan: Plan, top: _Top) -> tuple[list[int], Distances, list[bool]]:
         """Mix items from deeper ranks into the best results."""
-        pages = [(top.ids.tolist(), top.distances, [False] * len(top.ids)) for top in tops]
-        exploring = [at for at, plan in enumerate(plans) if plan.n_explored]
-        if not exploring:
-            return pages
-        sample = self._collection.sample
-        try:
-            top_codes = self._collection.rows_of(np.concatenate([tops[at][0] for at in exploring]))
-        except ValueError:  # one of them was removed just now
-            return pages
-        drawn, start = [], 0
-        for at in exploring:
-            plan, end = plans[at], start + len(tops[at][0])
-            code = plan.query.code[0]
-            known = {code.tobytes(), *(top.tobytes() for top in top_codes[start:end])}
-            start = end
-            row = sample.distances(code)
+        sample, rows, n_top = self._collection.sample, np.empty(0, np.int64), len(top.ids)
+        if plan.n_explored:
             random = self._draw_of(plan)
-            drawn.append((draw_by_rank(row, sample.codes, known, plan.n_explored, random, distinct=True), random))
-        present = is_in(sample.ids[np.concatenate([rows for rows, _ in drawn])], self._collection.sorted_ids)
-        start = 0
-        for at, (rows, random) in zip(exploring, drawn, strict=True):
-            pages[at] = self._mix(plans[at], tops[at], rows[present[start : start + len(rows)]], random)
-            start += len(rows)
-        return pages
+            with suppress(ValueError):  # one of the best results was removed just now
+                code, top_codes = plan.query.code[0], self._collection.rows_of(top.ids)
+                rows = draw_far(code, top_codes, sample.codes, plan.n_explored, random, distinct=True)
+                rows = rows[is_in(sample.ids[rows], self._collection.sorted_ids)]
+        if not len(rows):
+            return top.ids.tolist(), top.distances, [False] * n_top
+        first = min(n_top, _NOT_EXPLORED)
+        explored = np.pad(place_at_random(n_top - first, len(rows), random), (first, 0))
+        ids, item_distances = np.empty(len(explored), np.int64), np.empty(len(explored), np.float32)
+        ids[~explored], item_distances[~explored] = top.ids, top.distances
+        ids[explored] = sample.ids[rows]
+        code, weights = plan.queries.codes, plan.queries.weights[0]
+        item_distances[explored] = np.unpackbits(sample.codes[rows] ^ code, axis=1, count=len(weights)) @ weights
+        return ids.tolist(), item_distances, explored.tolist()
 
     def _draw_of(self, plan: Plan) -> np.random.Generator:
         """One draw per client, query and hour: whoever searches again sees the same items explored."""
@@ -275,19 +267,6 @@ class Searcher:
         what = (plan.request.client, plan.request.profile, n_shown, int(time.time() // 3600), plan.query.code.tobytes())
         digest = hashlib.blake2b(repr(what).encode(), key=self._draw_key, digest_size=16).digest()
         return np.random.Generator(np.random.SFC64(int.from_bytes(digest, "little")))
-
-    def _mix(
-        self, plan: Plan, top: _Top, rows: Ids, random: np.random.Generator
-    ) -> tuple[list[int], Distances, list[bool]]:
-        sample = self._collection.sample
-        first = min(len(top[0]), _NOT_EXPLORED)
-        explored = np.pad(place_at_random(len(top[0]) - first, len(rows), random), (first, 0))
-        ids, item_distances = np.empty(len(explored), np.int64), np.empty(len(explored), np.float32)
-        ids[~explored], item_distances[~explored] = top[:2]
-        ids[explored] = sample.ids[rows]
-        code, weights = plan.queries.codes, plan.queries.weights[0]
-        item_distances[explored] = np.unpackbits(sample.codes[rows] ^ code, axis=1, count=len(weights)) @ weights
-        return ids.tolist(), item_distances, explored.tolist()
 
     def _body(self, plan: Plan, top: _Top, ids: list[int], item_distances: Distances, explored: list[bool]) -> bytes:
         query, request = plan.query, plan.request
