@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bitrank.service import schemas
-from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
+from bitrank.service.routes.problems import PROBLEMS, Once, do_once, refusals
 from bitrank.service.service import Service
 from bitrank.service.store.items import Item, add_items
-from bitrank.service.store.requests import Outcome
+from bitrank.service.store.requests import Outcome, Write
 
 ItemId = Annotated[int, Path(ge=0, lt=2**63)]
 
@@ -19,7 +19,7 @@ ItemId = Annotated[int, Path(ge=0, lt=2**63)]
 def routes(service: Service) -> APIRouter:
     """Create the routes that show, add and remove items."""
     router = APIRouter(tags=["items"], responses=PROBLEMS)
-    collection, store = service.collection, service.store
+    collection = service.collection
 
     def show(ids: list[int]) -> list[schemas.ItemShown]:
         codes = collection.codes(ids)
@@ -83,44 +83,32 @@ def routes(service: Service) -> APIRouter:
     def add(body: schemas.NewItems, once: Once) -> schemas.Added:
         """Add items, or replace those with the same ids: all or none."""
         check_local()
-        once = with_body(once, body)
-        with refusals():
-            done = store.requests.outcome(once)
-        if done is not None:
-            return schemas.Added(**done)
-        ids = [item.id for item in body.items]
-        if len(set(ids)) < len(ids):
-            raise HTTPException(422, "items must hold every id once")
-        with refusals():
+
+        def prepare() -> Write:
+            ids = [item.id for item in body.items]
+            if len(set(ids)) < len(ids):
+                raise HTTPException(422, "items must hold every id once")
             batch = [read_item(item) for item in body.items]
-        replaced = sum(collection.has(item) for item in ids)
-        outcome = {"added": len(ids) - replaced, "replaced": replaced}
+            replaced = sum(collection.has(item) for item in ids)
 
-        def write(connection: sa.Connection) -> Outcome:
-            add_items(connection, batch)
-            return outcome
+            def write(connection: sa.Connection) -> Outcome:
+                add_items(connection, batch)
+                return {"added": len(ids) - replaced, "replaced": replaced}
 
-        outcome = store.requests.once(once, write)
-        with after_commit():
-            collection.refresh()
-        return schemas.Added(**outcome)
+            return write
+
+        return schemas.Added(**do_once(service, once, prepare, collection.refresh))
 
     @router.delete("/items/{item}", status_code=204)
     def remove(item: ItemId, once: Once) -> None:
         """Remove an item."""
         check_local()
-        with refusals():
-            if store.requests.outcome(once) is not None:
-                return
-        if collection.missing([item]):
-            raise HTTPException(404, f"no item {item} in this collection")
 
-        def write(connection: sa.Connection) -> Outcome:
-            add_items(connection, [Item(item, True, b"", None, None, {})])
-            return {}
+        def prepare() -> Write:
+            if collection.missing([item]):
+                raise HTTPException(404, f"no item {item} in this collection")
+            return lambda connection: add_items(connection, [Item(item, True, b"", None, None, {})])
 
-        store.requests.once(once, write)
-        with after_commit():
-            collection.refresh()
+        do_once(service, once, prepare, collection.refresh)
 
     return router

@@ -8,17 +8,17 @@ import sqlalchemy as sa
 from fastapi import APIRouter, HTTPException, Query
 
 from bitrank.service import schemas
-from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
+from bitrank.service.routes.problems import PROBLEMS, Once, do_once
 from bitrank.service.routes.search import query_of
 from bitrank.service.service import Service
 from bitrank.service.store.judgements import Judged
-from bitrank.service.store.requests import Outcome
+from bitrank.service.store.requests import Outcome, Write
 
 
 def routes(service: Service) -> APIRouter:
     """Create the routes that list, add and remove judgements."""
     router = APIRouter(tags=["judgements"], responses=PROBLEMS)
-    collection, store, remembered = service.collection, service.store, service.remembered
+    collection, remembered = service.collection, service.remembered
 
     @router.get("/judgements")
     def listed(
@@ -49,39 +49,29 @@ def routes(service: Service) -> APIRouter:
     @router.post("/judgements", status_code=201)
     def add(body: schemas.NewJudgements, once: Once) -> schemas.Judgements:
         """Remember what queries want, all or none; each query joins the list of its name, or of its code."""
-        once = with_body(once, body)
-        with refusals():
-            done = store.requests.outcome(once)
-            if done is not None:
-                return schemas.Judgements(**done)
+
+        def prepare() -> Write:
             remembered.refresh()
             batch = [read(each) for each in body.judgements]
 
-        def write(connection: sa.Connection) -> Outcome:
-            remembered.join(connection, batch)
-            return {"queries": [each.query for each in batch]}
+            def write(connection: sa.Connection) -> Outcome:
+                remembered.join(connection, batch)
+                return {"queries": [each.query for each in batch]}
 
-        outcome = store.requests.once(once, write)
-        with after_commit():
-            remembered.refresh()
-        return schemas.Judgements(**outcome)
+            return write
+
+        return schemas.Judgements(**do_once(service, once, prepare, remembered.refresh))
 
     @router.delete("/judgements", status_code=204)
     def remove(query: Annotated[schemas.QueryName, Query()], once: Once) -> None:
         """Forget a judged query."""
-        with refusals():
-            if store.requests.outcome(once) is not None:
-                return
-            remembered.refresh()
-        if not remembered.holds(query):
-            raise HTTPException(404, f"no judged query {query!r:.80}")
 
-        def write(connection: sa.Connection) -> Outcome:
-            remembered.forget(connection, query)
-            return {}
-
-        store.requests.once(once, write)
-        with after_commit():
+        def prepare() -> Write:
             remembered.refresh()
+            if not remembered.holds(query):
+                raise HTTPException(404, f"no judged query {query!r:.80}")
+            return lambda connection: remembered.forget(connection, query)
+
+        do_once(service, once, prepare, remembered.refresh)
 
     return router

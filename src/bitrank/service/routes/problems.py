@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, HTTPException, Request
-from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 
 from bitrank.service import schemas
 from bitrank.service.collection import UnknownItemError
-from bitrank.service.service import ReadOnlyError, UnknownVersionError
-from bitrank.service.store.requests import RequestKey
+from bitrank.service.service import ReadOnlyError, Service, UnknownVersionError
+from bitrank.service.store.requests import Outcome, RequestKey, Write
 
 logger = logging.getLogger("bitrank.service")
 
@@ -45,23 +44,26 @@ KeyHeader = Annotated[
 ]
 
 
-def request_key(request: Request, key: KeyHeader = None) -> RequestKey | None:
-    """Read the key of a write, with a fingerprint of its method and path."""
+async def request_key(request: Request, key: KeyHeader = None) -> RequestKey | None:
+    """Read the key of a write, with a fingerprint of its method, path and body."""
     if key is None:
         return None
-    text = f"{request.method} {request.url.path}"
-    return RequestKey(key, hashlib.sha256(text.encode()).hexdigest())
+    text = f"{request.method} {request.url.path}".encode() + await request.body()
+    return RequestKey(key, hashlib.sha256(text).hexdigest())
 
 
 Once = Annotated[RequestKey | None, Depends(request_key)]
 
 
-def with_body(once: RequestKey | None, body: BaseModel | None) -> RequestKey | None:
-    """Add the body of a request to its fingerprint."""
-    if once is None or body is None:
-        return once
-    digest = hashlib.sha256((once.fingerprint + body.model_dump_json()).encode())
-    return once._replace(fingerprint=digest.hexdigest())
+def do_once(
+    service: Service, request: RequestKey | None, prepare: Callable[[], Write], apply: Callable[[], None]
+) -> Outcome:
+    """Prepare a write, which may refuse it, do it, and apply it to memory; one that was done before is only applied."""
+    with refusals():
+        outcome = service.store.requests.once(request, prepare)
+    with after_commit():
+        apply()
+    return outcome
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
@@ -12,12 +11,12 @@ from fastapi import APIRouter, HTTPException, Path, Query, Response
 from bitrank.clicks.window import shares
 from bitrank.core.checks import check_weights
 from bitrank.service import schemas
-from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, refusals, with_body
+from bitrank.service.routes.problems import PROBLEMS, Once, after_commit, do_once, refusals
 from bitrank.service.service import Service
 from bitrank.service.store import profiles as stored_versions
 from bitrank.service.store.profiles import DEFAULT, HAMMING, Version, active_stack
 from bitrank.service.store.rankings import Ranking
-from bitrank.service.store.requests import Outcome, RequestKey
+from bitrank.service.store.requests import Outcome, RequestKey, Write
 
 Name = Annotated[schemas.ProfileName, Path()]
 VersionId = Annotated[int, Path(ge=1, lt=2**31)]
@@ -59,13 +58,8 @@ def routes(service: Service) -> APIRouter:
             read_only=name == HAMMING,
         )
 
-    def apply_activation(
-        name: str, once: RequestKey | None, write: Callable[[sa.Connection], Outcome]
-    ) -> schemas.Active:
-        with refusals():
-            version = service.store.requests.once(once, write)["version"]
-        with after_commit():
-            service.refresh_active()
+    def activated(name: str, once: RequestKey | None, write: Write) -> schemas.Active:
+        version = do_once(service, once, lambda: write, service.refresh_active)["version"]
         service.wake()
         return schemas.Active(profile=name, version=version)
 
@@ -87,43 +81,31 @@ def routes(service: Service) -> APIRouter:
         name: Name, response: Response, once: Once, body: schemas.WeightsGiven | None = None
     ) -> schemas.ProfileShown:
         """Create a profile, with these weights or uniform ones; an existing one stays as it is."""
-        once = with_body(once, body)
-        with refusals():
-            done = service.store.requests.outcome(once)
-        n_pages = store.n_pages()
-        if done is None and name not in n_pages:
-            ranking = read_weights(body)
 
-            def write(connection: sa.Connection) -> Outcome:
-                origin = "uniform" if body is None else "given"
-                return {"created": stored_versions.add_profile(connection, name, ranking, origin)}
+        def prepare() -> Write:
+            if name in store.n_pages():
+                return lambda _: {"created": False}
+            ranking, origin = read_weights(body), "uniform" if body is None else "given"
+            return lambda connection: {"created": stored_versions.add_profile(connection, name, ranking, origin)}
 
-            with refusals():
-                done = service.store.requests.once(once, write)
-            if done["created"]:
-                with after_commit():
-                    service.refresh_active()
-                response.status_code = 201
-                return schemas.ProfileShown(name=name, version=1, n_versions=1, n_pages=0, read_only=False)
-        if done is not None and done.get("created", True):
+        if do_once(service, once, prepare, service.refresh_active).get("created", True):
             response.status_code = 201
-        elif body is not None:
+            return schemas.ProfileShown(name=name, version=1, n_versions=1, n_pages=0, read_only=False)
+        if body is not None:
             raise HTTPException(409, f"profile {name!r} exists: give it weights by POST /profiles/{name}/versions")
-        service.refresh_active()
-        return show(name, n_pages.get(name, 0))
+        return show(name, store.n_pages().get(name, 0))
 
     @router.delete("/profiles/{name}", status_code=204)
     def delete(name: Name, once: Once) -> None:
         """Delete a profile with its versions, its answered pages, and what is known of its clients."""
         if name in (HAMMING, DEFAULT):
             raise HTTPException(403, f"the profile {name} cannot be deleted: it always exists")
-        with refusals():
-            done = service.store.requests.outcome(once)
-        if done is None:
+
+        def prepare() -> Write:
             check_profile(name)
-            service.store.requests.once(once, lambda of: {"deleted": stored_versions.delete_profile(of, name)})
-        with after_commit():
-            service.refresh_active()
+            return lambda connection: {"deleted": stored_versions.delete_profile(connection, name)}
+
+        do_once(service, once, prepare, service.refresh_active)
 
     @router.get("/profiles/{name}/versions")
     def versions(name: Name) -> schemas.VersionList:
@@ -157,8 +139,7 @@ def routes(service: Service) -> APIRouter:
             added[version.number] = version
             return {"version": version.number}
 
-        with refusals():
-            number = service.store.requests.once(with_body(once, body), write)["version"]
+        number = do_once(service, once, lambda: write, lambda: None)["version"]
         version = added[number] if number in added else read_version(name, number)
         return schemas.VersionShown(**version.facts(), active=version.number == active)
 
@@ -191,7 +172,7 @@ def routes(service: Service) -> APIRouter:
             stored_versions.activate_version(connection, name, number, "user")
             return {"version": number}
 
-        return apply_activation(name, once, write)
+        return activated(name, once, write)
 
     @router.post(
         "/profiles/{name}/rollback", responses={409: {"model": schemas.Problem, "description": "At its first version"}}
@@ -206,7 +187,7 @@ def routes(service: Service) -> APIRouter:
                 raise HTTPException(409, f"profile {name!r} is at its first version: there is nothing to go back to")
             return {"version": version}
 
-        return apply_activation(name, once, write)
+        return activated(name, once, write)
 
     @router.get("/profiles/{name}/clients")
     def clients(name: Name, limit: Annotated[int, Query(ge=1, le=10_000)] = 100) -> list[schemas.ClientShown]:

@@ -15,6 +15,7 @@ from bitrank.service.store.tables import requests
 REMEMBERED_S = 7 * 24 * 3600
 
 Outcome = dict[str, Any]
+Write = Callable[[sa.Connection], Outcome | None]  # within a transaction
 
 
 class RequestKey(NamedTuple):
@@ -30,31 +31,35 @@ class RequestLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def outcome(self, request: RequestKey | None) -> Outcome | None:
-        """Read what came of a write; None where it was never done, or has no key."""
-        if request is None:
-            return None
-        with self._database.read() as connection:
-            return _known(connection, request)
-
-    def once(self, request: RequestKey | None, write: Callable[[sa.Connection], Outcome]) -> Outcome:
-        """Do a write and keep its outcome, in one transaction; a write that was done before is not done again."""
+    def once(self, request: RequestKey | None, prepare: Callable[[], Write]) -> Outcome:
+        """Prepare and do a write and keep its outcome, in one transaction, unless it was done before."""
+        known = self._outcome(request)
+        if known is not None:
+            return known
+        write = prepare()
         try:
             with self._database.write() as connection:
                 known = None if request is None else _known(connection, request)
                 if known is not None:
                     return known
-                outcome = write(connection)
+                outcome = write(connection) or {}
                 if request is not None:
                     connection.execute(sa.delete(requests).where(requests.c.time < time.time() - REMEMBERED_S))
                     row = {**request._asdict(), "time": time.time(), "outcome": json.dumps(outcome)}
                     connection.execute(sa.insert(requests), row)
                 return outcome
         except sa.exc.IntegrityError:
-            known = self.outcome(request)  # another process did it between our look and our insert
+            known = self._outcome(request)  # another process did it between our look and our insert
             if known is None:
                 raise
             return known
+
+    def _outcome(self, request: RequestKey | None) -> Outcome | None:
+        """Read what came of a write; None where it was never done, or has no key."""
+        if request is None:
+            return None
+        with self._database.read() as connection:
+            return _known(connection, request)
 
 
 def _known(connection: sa.Connection, request: RequestKey) -> Outcome | None:
