@@ -7,6 +7,7 @@ import re
 import reprlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,17 @@ from bitrank.service.service import FullDiskError, Service
 from bitrank.service.store.database import UnknownOutcomeError
 
 HERE = Path(__file__).parent
-# A database that is locked, full, gone or too busy, before a commit: the transaction was rolled back.
-UNAVAILABLE = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError)
+# Answered with 503: the cause follows the text.
+UNAVAILABLE = {
+    # The database is locked, full, gone or too busy, before a commit: the transaction was rolled back.
+    **dict.fromkeys(
+        (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InternalError, sqlalchemy.exc.TimeoutError),
+        "the database does not answer now, and nothing was changed by this request",
+    ),
+    UnreachableEngineError: "the engine cannot answer now, and nothing was changed by this request",
+    UnknownOutcomeError: "the database failed at the commit, and whether this was written is unknown: send it again, "
+    "with the same page token, key or Idempotency-Key, and it counts once",
+}
 ERROR = "bitrank.error"  # in the scope of a search that failed
 
 
@@ -60,10 +70,8 @@ def create_app(service: Service) -> App:
     _add_pages(app, service)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(405, _not_allowed)
-    for kind in UNAVAILABLE:
-        app.add_exception_handler(kind, _unavailable)
-    app.add_exception_handler(UnknownOutcomeError, _unknown)
-    app.add_exception_handler(UnreachableEngineError, _unreachable)
+    for kind, text in UNAVAILABLE.items():
+        app.add_exception_handler(kind, partial(_unavailable, text))
     failed_search = ExceptionMiddleware(_raise, app.exception_handlers)
     app.add_exception_handler(Exception, _failed)
     searches = search.Search(service)
@@ -197,20 +205,6 @@ async def _failed(_: Request, __: Exception) -> Response:
     return JSONResponse({"detail": FAILED}, 500)
 
 
-async def _unknown(_: Request, error: Exception) -> Response:
-    detail = (
-        "the database failed at the commit, and whether this was written is unknown: send it again, with the same page "
-        f"token, key or Idempotency-Key, and it counts once: {error!s:.200}"
-    )
-    return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})
-
-
-async def _unreachable(_: Request, error: Exception) -> Response:
-    detail = f"the engine cannot answer now, and nothing was changed by this request: {error!s:.200}"
-    return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})
-
-
-async def _unavailable(_: Request, error: Exception) -> Response:
+async def _unavailable(text: str, _: Request, error: Exception) -> Response:
     cause = str(getattr(error, "orig", None) or error)
-    detail = f"the database does not answer now, and nothing was changed by this request: {cause:.200}"
-    return JSONResponse({"detail": detail}, 503, {"retry-after": "1"})
+    return JSONResponse({"detail": f"{text}: {cause:.200}"}, 503, {"retry-after": "1"})

@@ -10,6 +10,7 @@ import hmac
 import logging
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -228,7 +229,7 @@ class Learner:
             follower.position = row.number  # only now: whoever waits for it wants the candidate of this page
         return follower.position < n_pages or follower.relearns
 
-    def _next(self, profile: str, follower: _Follower) -> list[Any]:
+    def _next(self, profile: str, follower: _Follower) -> Sequence[Any]:
         """Read the next pages."""
         if not follower.again:
             return self._store.pages.after(profile, follower.position, BATCH)

@@ -16,11 +16,12 @@ import sqlalchemy as sa
 from bitrank.clicks.robust import Facts
 from bitrank.core.types import Codes, n_bytes
 from bitrank.service.store.clients import write_facts
-from bitrank.service.store.database import Database, last_change, next_change
+from bitrank.service.store.database import Database, next_change
 from bitrank.service.store.rankings import Ranking
 from bitrank.service.store.tables import blobs, candidates, pages_set_aside
 
 SAMPLE = "sample to learn with"
+_SAMPLE_QUERY = sa.select(blobs.c.value).where(blobs.c.name == SAMPLE)
 
 
 class Progress(NamedTuple):
@@ -96,57 +97,43 @@ class CandidateStore:
     def progress(self, profile: str) -> Progress | None:
         """Read how far the learners of a profile are; None where nothing was published."""
         query = sa.select(candidates.c.choice, candidates.c.position).where(candidates.c.profile == profile)
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else Progress(row.choice, row.position)
+        return next((Progress(*row) for row in self._database.rows(query)), None)
 
     def changed(self, after: int) -> tuple[int, list[Published]]:
         """Read the number of the last change, and what was published since another."""
-        columns = candidates.c.profile, candidates.c.position, candidates.c.ranked
-        with self._database.read() as connection:
-            last = last_change(connection, "candidates")
-            if last == after:
-                return last, []
-            rows = connection.execute(sa.select(*columns).where(candidates.c.changed > after))
-            return last, [Published(*row) for row in rows]
+        query = sa.select(candidates.c.profile, candidates.c.position, candidates.c.ranked)
+        last, rows = self._database.changed("candidates", after, query.where(candidates.c.changed > after))
+        return last, [Published(*row) for row in rows or ()]
 
     def ranking(self, profile: str) -> Ranking | None:
         """Read the candidate of a profile; None where there is none yet."""
-        query = sa.select(candidates.c.weights, candidates.c.ranker).where(candidates.c.profile == profile)
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
-        return None if row is None or row.weights is None else Ranking.of_row(row)
+        of_profile = sa.and_(candidates.c.profile == profile, candidates.c.weights.is_not(None))
+        query = sa.select(candidates.c.weights, candidates.c.ranker).where(of_profile)
+        return next((Ranking.of_row(row) for row in self._database.rows(query)), None)
 
     def set_aside(self, profile: str) -> set[int]:
         """Read the numbers of the pages that could not be learned from."""
         query = sa.select(pages_set_aside.c.number).where(pages_set_aside.c.profile == profile)
-        with self._database.read() as connection:
-            return set(connection.execute(query).scalars())
+        return {number for (number,) in self._database.rows(query)}
 
     def n_set_aside(self) -> dict[str, int]:
         """Count the pages that could not be learned from; profiles without any are left out."""
         column = pages_set_aside.c.profile
-        with self._database.read() as connection:
-            rows = connection.execute(sa.select(column, sa.func.count()).group_by(column))
-            return {profile: int(n) for profile, n in rows}
+        return dict(self._database.rows(sa.select(column, sa.func.count()).group_by(column)))
 
     def keep_sample(self, codes: Codes) -> None:
         """Keep a sample of the collection for the learner, unless it is there already."""
-        row, value = blobs.c.name == SAMPLE, codes.tobytes()
-        query = sa.select(blobs.c.value).where(row)
-        with self._database.read() as connection:
-            if connection.scalar(query) == value:
-                return
+        value = codes.tobytes()
+        if self._database.scalar(_SAMPLE_QUERY) == value:
+            return
         with self._database.write() as connection:
             next_change(connection, "sample")
-            connection.execute(sa.delete(blobs).where(row))
+            connection.execute(sa.delete(blobs).where(blobs.c.name == SAMPLE))
             connection.execute(sa.insert(blobs), {"name": SAMPLE, "value": value})
 
     def sample(self, after: int) -> tuple[int, Codes | None]:
         """Read the number of the last change and, if it is not `after`, the sample of the collection."""
-        with self._database.read() as connection:
-            last = last_change(connection, "sample")
-            if last == after:
-                return last, None
-            value = connection.execute(sa.select(blobs.c.value).where(blobs.c.name == SAMPLE)).scalar_one()
-        return last, np.frombuffer(value, np.uint8).reshape(-1, n_bytes(self._database.n_bits))
+        last, rows = self._database.changed("sample", after, _SAMPLE_QUERY)
+        if rows is None:
+            return last, None
+        return last, np.frombuffer(rows[0].value, np.uint8).reshape(-1, n_bytes(self._database.n_bits))

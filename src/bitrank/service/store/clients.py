@@ -10,7 +10,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from bitrank.clicks.robust import Facts
-from bitrank.service.store.database import Database, last_change, next_change
+from bitrank.service.store.database import Database, next_change
 from bitrank.service.store.profiles import activate_version, active_stack, lock_profile, read_activations
 from bitrank.service.store.tables import activations, blocked_clients, clients, profiles, versions
 
@@ -23,8 +23,6 @@ class ClientStore:
 
     def facts(self, profile: str) -> dict[str, Facts]:
         """Read what is known of the clients of a profile."""
-        with self._database.read() as connection:
-            rows = connection.execute(sa.select(clients).where(clients.c.profile == profile)).all()
         return {
             row.client: Facts(
                 row.n_pages,
@@ -32,25 +30,21 @@ class ClientStore:
                 np.frombuffer(row.taste, "<f4").astype(np.float32),
                 row.left_out,
             )
-            for row in rows
+            for row in self._database.rows(sa.select(clients).where(clients.c.profile == profile))
         }
 
     def n_pages(self) -> dict[str, dict[str, tuple[int, bool]]]:
         """Read per profile and client the number of pages, and whether its clicks go against the rest."""
         columns = clients.c.profile, clients.c.client, clients.c.n_pages, clients.c.left_out
         found: dict[str, dict[str, tuple[int, bool]]] = {}
-        with self._database.read() as connection:
-            for profile, client, n, left_out in connection.execute(sa.select(*columns)):
-                found.setdefault(profile, {})[client] = n, left_out
+        for profile, client, n, left_out in self._database.rows(sa.select(*columns)):
+            found.setdefault(profile, {})[client] = n, left_out
         return found
 
     def blocked(self, after: int = -1) -> tuple[int, set[str] | None]:
         """Read the number of the last change and, if it is not `after`, the clients who are blocked."""
-        with self._database.read() as connection:
-            last = last_change(connection, "blocked")
-            if last == after:
-                return last, None
-            return last, set(connection.execute(sa.select(blocked_clients.c.client)).scalars())
+        last, rows = self._database.changed("blocked", after, sa.select(blocked_clients.c.client))
+        return last, None if rows is None else {client for (client,) in rows}
 
     def block(self, client: str) -> bool:
         """Block a client, and roll profiles back to versions that it did not teach; False where it was blocked before.
@@ -67,10 +61,8 @@ class ClientStore:
             names = connection.execute(sa.select(profiles.c.name).order_by(profiles.c.name)).scalars().all()
             for profile in names:
                 lock_profile(connection, profile)
-                stack, taught = (
-                    active_stack(read_activations(connection, profile)),
-                    _taught_by(connection, profile, client),
-                )
+                stack = active_stack(read_activations(connection, profile))
+                taught = _taught_by(connection, profile, client)
                 if stack[-1] in taught:
                     clean = next(version for version in reversed(stack) if version not in taught)
                     activate_version(connection, profile, clean, "block")

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,25 @@ class Database:
         """Open a connection for reads."""
         return self._engine.connect()
 
+    def rows(self, query: sa.Select[Any]) -> Sequence[Any]:
+        """Read all rows of a query."""
+        with self.read() as connection:
+            return connection.execute(query).all()
+
+    def scalar(self, query: sa.Select[Any]) -> Any:
+        """Read the first value of a query; None where it has no rows."""
+        with self.read() as connection:
+            return connection.scalar(query)
+
+    def changed(self, name: str, after: int, query: sa.Select[Any]) -> tuple[int, Sequence[Any] | None]:
+        """Read the number of the last change of some kind and, if it is not `after`, the rows of a query.
+
+        In PostgreSQL these may know later changes already, and are read again next time.
+        """
+        with self.read() as connection:
+            last = last_change(connection, name)
+            return last, None if last == after else connection.execute(query).all()
+
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Open a transaction for writes, committed at the end of the block.
@@ -97,8 +116,7 @@ class Database:
     def remember(self, name: str, value: bytes) -> bytes:
         """Keep a value under a name, unless there is one; returns the one that is kept."""
         query = sa.select(blobs.c.value).where(blobs.c.name == name)
-        with self.read() as connection:
-            kept = connection.scalar(query)
+        kept = self.scalar(query)
         if kept is None:
             with self.write() as connection:
                 _insert_once(connection, blobs, name, value)

@@ -70,9 +70,9 @@ class GateLog:
 
     def count(self, profile: str, after: int) -> tuple[int, int, int]:
         """Count the decisions after a page, and those for a candidate; and read the last page that was decided at."""
-        query = sa.select(quality.c.n_pages, quality.c.figures).where(quality.c.profile == profile)
-        with self._database.read() as connection:
-            rows = connection.execute(query.where(quality.c.n_pages > after).order_by(quality.c.n_pages)).all()
+        later = sa.and_(quality.c.profile == profile, quality.c.n_pages > after)
+        query = sa.select(quality.c.n_pages, quality.c.figures).where(later).order_by(quality.c.n_pages)
+        rows = self._database.rows(query)
         activated = sum(json.loads(row.figures)["decision"] == "activate" for row in rows)
         return len(rows), activated, rows[-1].n_pages if rows else after
 
@@ -82,12 +82,10 @@ class GateLog:
         newest_of = newest.group_by(quality.c.profile).subquery()
         same = sa.and_(quality.c.profile == newest_of.c.profile, quality.c.n_pages == newest_of.c.n_pages)
         query = sa.select(quality.c.profile, quality.c.figures).join(newest_of, same)
-        with self._database.read() as connection:
-            return {row.profile: bool(json.loads(row.figures)["alarm"]) for row in connection.execute(query)}
+        return {row.profile: bool(json.loads(row.figures)["alarm"]) for row in self._database.rows(query)}
 
     def findings(self, profile: str, limit: int) -> list[dict[str, Any]]:
         """Read the newest findings, oldest first."""
         query = sa.select(quality).where(quality.c.profile == profile).order_by(quality.c.n_pages.desc()).limit(limit)
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
+        rows = self._database.rows(query)
         return [{"time": row.time, "n_pages": row.n_pages} | json.loads(row.figures) for row in reversed(rows)]

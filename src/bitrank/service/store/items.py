@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from bitrank.service.store.database import Database, last_change, next_change
+from bitrank.service.store.database import Database, next_change
 from bitrank.service.store.tables import items
 
 
@@ -45,10 +45,7 @@ class ItemStore:
 
     def changed(self, after: int) -> tuple[int, list[Item]]:
         """Read the number of the last change, and all items changed after a number."""
-        with self._database.read() as connection:
-            last = last_change(connection, "items")
-            query = sa.select(items).where(items.c.changed.between(after + 1, last))
-            rows = [] if last == after else connection.execute(query).all()
+        last, rows = self._database.changed("items", after, sa.select(items).where(items.c.changed > after))
         return last, [
-            Item(row.id, row.removed, row.code, row.title, row.image, json.loads(row.payload)) for row in rows
+            Item(row.id, row.removed, row.code, row.title, row.image, json.loads(row.payload)) for row in rows or ()
         ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from bitrank.service.store.database import Database, last_change, next_change
+from bitrank.service.store.database import Database, next_change
 from bitrank.service.store.tables import judgements
 
 Named = dict[int, tuple[int, bool]]  # grade from 1 by item, and whether an operator pinned it
@@ -52,11 +52,9 @@ class JudgementStore:
 
     def changed(self, after: int) -> tuple[int, list[Judged]]:
         """Read the number of the last change, and all judged queries changed after a number."""
-        with self._database.read() as connection:
-            last = last_change(connection, "judgements")
-            query = sa.select(judgements).where(judgements.c.changed.between(after + 1, last))
-            rows = [] if last == after else connection.execute(query).all()
+        query = sa.select(judgements).where(judgements.c.changed > after)
+        last, rows = self._database.changed("judgements", after, query)
         return last, [
             Judged(row.query, row.code, {item: (grade, pinned) for item, grade, pinned in json.loads(row.items)})
-            for row in rows
+            for row in rows or ()
         ]

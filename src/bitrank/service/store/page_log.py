@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,29 +45,25 @@ class PageLog:
                     return True, int(number)
         except sa.exc.IntegrityError:
             pass  # another process logged the same key between our look and our insert
-        with self._database.read() as connection:
-            return False, int(connection.execute(sa.select(profiles.c.n_pages).where(profile)).scalar_one())
+        return False, int(self._database.scalar(sa.select(profiles.c.n_pages).where(profile)))
 
-    def after(self, profile: str, number: int, limit: int) -> list[Any]:
+    def after(self, profile: str, number: int, limit: int) -> Sequence[Any]:
         """Read the next rows of a profile's log, oldest first; `read_page` makes pages of them."""
         return self._rows(sa.and_(pages.c.profile == profile, pages.c.number > number), limit)
 
-    def rows(self, profile: str, numbers: list[int]) -> list[Any]:
+    def rows(self, profile: str, numbers: list[int]) -> Sequence[Any]:
         """Read these rows of a profile's log, oldest first."""
         return self._rows(sa.and_(pages.c.profile == profile, pages.c.number.in_(numbers)), len(numbers))
 
-    def _rows(self, condition: sa.ColumnElement[bool], limit: int) -> list[Any]:
+    def _rows(self, condition: sa.ColumnElement[bool], limit: int) -> Sequence[Any]:
         query = sa.select(pages).where(condition, pages.c.shown != "").order_by(pages.c.number).limit(limit)
-        with self._database.read() as connection:
-            return list(connection.execute(query))
+        return self._database.rows(query)
 
     def newest(self, profile: str, after: int, n: int) -> list[int]:
         """Numbers of the newest pages after a page, at most n; no client has more of them than it must."""
         later = sa.and_(pages.c.profile == profile, pages.c.number > after, pages.c.shown != "")
         query = sa.select(pages.c.number, _CLIENT).where(later)
-        with self._database.read() as connection:
-            known = [(int(number), client) for number, client in connection.execute(query)]
-        return _newest(known, n)
+        return _newest([(number, client) for number, client in self._database.rows(query)], n)
 
     def prune(self, profile: str, keep: Retention) -> int:
         """Forget the pages of a profile that are too old or too many; returns how many.
@@ -103,8 +100,7 @@ class PageLog:
     def answered(self, profile: str, items: list[int]) -> set[int]:
         """Tell which items were the query of a page of a profile."""
         query = sa.select(pages.c.query_item).where(pages.c.profile == profile, pages.c.query_item.in_(items))
-        with self._database.read() as connection:
-            return set(connection.execute(query.distinct()).scalars())
+        return {item for (item,) in self._database.rows(query.distinct())}
 
 
 def _newest(known: list[tuple[int, str]], n: int, most: int | None = None) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from bitrank.service.store.database import Database, last_change, next_change
+from bitrank.service.store.database import Database, next_change
 from bitrank.service.store.rankings import Ranking, kind_of
 from bitrank.service.store.tables import activations, metadata, profiles, versions
 
@@ -59,9 +59,8 @@ class ProfileStore:
 
     def n_pages(self) -> dict[str, int]:
         """Count the logged pages of every profile, oldest profile first."""
-        with self._database.read() as connection:
-            rows = connection.execute(sa.select(profiles.c.name, profiles.c.n_pages).order_by(profiles.c.created))
-            return {row.name: row.n_pages for row in rows}
+        query = sa.select(profiles.c.name, profiles.c.n_pages).order_by(profiles.c.created)
+        return {row.name: row.n_pages for row in self._database.rows(query)}
 
     def add(self, name: str, ranking: Ranking, origin: str) -> bool:
         """Create a profile with its first version active; False where it exists already."""
@@ -83,24 +82,20 @@ class ProfileStore:
     def versions(self, profile: str) -> list[dict[str, Any]]:
         """Read the facts of all versions of a profile, oldest first, and no ranker."""
         query = sa.select(versions).where(versions.c.profile == profile).order_by(versions.c.number)
-        with self._database.read() as connection:
-            return [
-                _facts(row) | {"figures": json.loads(row.figures), "kind": kind_of(row.ranker)}
-                for row in connection.execute(query)
-            ]
+        return [
+            _facts(row) | {"figures": json.loads(row.figures), "kind": kind_of(row.ranker)}
+            for row in self._database.rows(query)
+        ]
 
     def n_versions(self, profile: str) -> int:
         """Count the versions of a profile."""
         query = sa.select(sa.func.count()).select_from(versions).where(versions.c.profile == profile)
-        with self._database.read() as connection:
-            return int(connection.execute(query).scalar_one())
+        return int(self._database.scalar(query))
 
     def version(self, profile: str, number: int) -> Version | None:
         """Read one version; None where there is none of this number."""
         query = sa.select(versions).where(versions.c.profile == profile, versions.c.number == number)
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else _read_version(row)
+        return next(map(_read_version, self._database.rows(query)), None)
 
     def activations(self, profile: str) -> list[Activation]:
         """Read the activations of a profile, oldest first."""
@@ -113,18 +108,15 @@ class ProfileStore:
 
     def active(self, changed_after: int) -> tuple[int, dict[str, Version]]:
         """Read the number of the last activation of any profile and, if it changed, every active version."""
-        with self._database.read() as connection:
-            last = last_change(connection, "versions")
-            if last == changed_after:
-                return last, {}
-            newest = sa.select(activations.c.profile, sa.func.max(activations.c.number).label("number"))
-            newest_of = newest.group_by(activations.c.profile).subquery()
-            joined = (
-                sa.select(versions)
-                .join(activations, _join(activations, "version", versions))
-                .join(newest_of, _join(newest_of, "number", activations))
-            )
-            return last, {row.profile: _read_version(row) for row in connection.execute(joined)}
+        newest = sa.select(activations.c.profile, sa.func.max(activations.c.number).label("number"))
+        newest_of = newest.group_by(activations.c.profile).subquery()
+        joined = (
+            sa.select(versions)
+            .join(activations, _join(activations, "version", versions))
+            .join(newest_of, _join(newest_of, "number", activations))
+        )
+        last, rows = self._database.changed("versions", changed_after, joined)
+        return last, {row.profile: _read_version(row) for row in rows or ()}
 
 
 def active_stack(log: Iterable[Activation]) -> list[int]:
