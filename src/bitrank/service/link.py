@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import ctypes
 import mmap
 import os
 import select
 import signal
 from contextlib import suppress
 
-_HEAD, _SIZE = 32, 4096  # bytes of the figures, and of all that is shared
-_AT, _FAILED = slice(_HEAD, 1024), slice(1024, _SIZE)  # pages as JSON, padded with zeros
+
+class _Page(ctypes.Structure):
+    _fields_ = (("profile", ctypes.c_char * 64), ("number", ctypes.c_int64))  # a number of 0 is no page
+
+
+class _Shared(ctypes.Structure):
+    _fields_ = (
+        ("failing", ctypes.c_bool),
+        ("serving", ctypes.c_bool),
+        ("n_failures", ctypes.c_int64),
+        ("n_at_page", ctypes.c_int64),  # failures one after the other at one page
+        ("at", _Page),
+        ("failed", _Page),
+    )
+
+
+def _shared(name: str) -> property:
+    return property(lambda link: getattr(link._shared, name), lambda link, value: setattr(link._shared, name, value))
 
 
 class Link:
@@ -30,9 +46,12 @@ class Link:
 
     longest_s = 0  # The system ends a process that learns from one page for longer; 0 means no limit.
 
+    failing = _shared("failing")  # whether the last step of learning failed, or its process ended
+    n_failures = _shared("n_failures")  # how often learning failed and started again
+    serving = _shared("serving")  # whether a worker has begun to serve since this was set to false
+
     def __init__(self) -> None:
-        self._shared = mmap.mmap(-1, _SIZE)
-        self._figures = memoryview(self._shared)[:_HEAD].cast("q")
+        self._shared = _Shared.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Shared)))
         self._bell, self._ring = os.pipe()
         for end in (self._bell, self._ring):
             os.set_blocking(end, False)
@@ -51,62 +70,31 @@ class Link:
                 os.read(self._bell, 2**16)
 
     @property
-    def failing(self) -> bool:
-        """Whether the last step of learning failed, or its process ended."""
-        return bool(self._figures[0])
-
-    @failing.setter
-    def failing(self, failing: bool) -> None:
-        self._figures[0] = failing
-
-    @property
-    def n_failures(self) -> int:
-        """How often learning failed and started again."""
-        return self._figures[1]
-
-    @property
-    def serving(self) -> bool:
-        """Whether a worker has begun to serve since this was set to false."""
-        return bool(self._figures[3])
-
-    @serving.setter
-    def serving(self, serving: bool) -> None:
-        self._figures[3] = serving
-
-    @property
     def failed(self) -> tuple[str, int, int]:
         """Profile and number of the page at which learning last failed, and how often one after the other."""
-        return *(self._read(_FAILED) or ("", 0)), self._figures[2]
+        page = self._shared.failed
+        return page.profile.decode(), page.number, self._shared.n_at_page
 
     def fail(self) -> None:
         """Count a failure, at the page that is learned from, or at none."""
-        page = self._read(_AT)
-        self._figures[0], self._figures[1] = 1, self._figures[1] + 1
-        self._figures[2] = 0 if page is None else self._figures[2] + 1 if page == self._read(_FAILED) else 1
-        self._write(_FAILED, page)
+        shared, at, failed = self._shared, self._shared.at, self._shared.failed
+        is_same = (at.profile, at.number) == (failed.profile, failed.number)
+        shared.failing, shared.n_failures = True, shared.n_failures + 1
+        shared.n_at_page = 0 if not at.number else shared.n_at_page + 1 if is_same else 1
+        shared.failed = at
         self.end()
 
     def begin(self, profile: str, number: int) -> None:
         """Say which page is learned from now: a process that dies leaves its name behind."""
-        self._write(_AT, (profile, number))
+        self._shared.at = _Page(profile.encode(), number)
         if self.longest_s:
             signal.alarm(self.longest_s)  # its default action ends the process, whatever it is doing
 
     def end(self) -> None:
         """Say that no page is learned from now."""
-        self._write(_AT, None)
+        self._shared.at = _Page()
         if self.longest_s:
             signal.alarm(0)
-
-    def _read(self, place: slice) -> tuple[str, int] | None:
-        with suppress(ValueError):  # a process that died while it wrote
-            profile, number = json.loads(self._shared[place].rstrip(b"\0"))
-            return profile, number
-        return None
-
-    def _write(self, place: slice, page: tuple[str, int] | None) -> None:
-        text = b"" if page is None else json.dumps(page).encode()
-        self._shared[place] = text.ljust(place.stop - place.start, b"\0")
 
     def close(self) -> None:
         """Close the bell."""
