@@ -14,23 +14,19 @@ class Candidates:
     def __init__(self, store: CandidateStore) -> None:
         self._store = store
         self._known: dict[str, tuple[Published, Ranking | None]] = {}
-        self._applied = 0
+        self._applied = -1
         self._refreshing = threading.Lock()
 
     def refresh(self) -> None:
         """Read what was published since the last time; rankings that stayed are not read again."""
         with self._refreshing:
-            last, changed = self._store.changed(self._applied)
-            for row in changed:
-                known = self._known.get(row.profile)
-                same = known is not None and known[0].ranked == row.ranked
-                ranking = known[1] if known is not None and same else self._store.ranking(row.profile)
-                self._known[row.profile] = row, ranking
-            self._applied = last
+            self._applied, published = self._store.published(self._applied)
+            if published is not None:
+                self._known = {row.profile: (row, self._ranking_of(row)) for row in published}
 
-    def forget(self, profile: str) -> None:
-        """Forget the candidate of a profile that was deleted."""
-        self._known.pop(profile, None)
+    def _ranking_of(self, row: Published) -> Ranking | None:
+        known = self._known.get(row.profile)
+        return known[1] if known is not None and known[0].ranked == row.ranked else self._store.ranking(row.profile)
 
     def ranking(self, profile: str) -> Ranking | None:
         """Return the candidate of a profile; None where there is none yet."""

@@ -68,7 +68,7 @@ class Collection:
 
     def __init__(self, source: Source, items: ItemStore) -> None:
         self.name, self.index = source.name, source.index
-        self._source, self._items = source, items
+        self.source, self._items = source, items
         self.calibration = source.calibration
         self._table = self._tabulate()
         self._added: dict[int, Description] = {}
@@ -90,29 +90,14 @@ class Collection:
         return self.index.n_bits
 
     @property
-    def has_images(self) -> bool:
-        """Whether items have pictures."""
-        return self._source.items.has_images
-
-    @property
-    def takes_vectors(self) -> bool:
-        """Whether a vector can be a query."""
-        return self._source.make_hasher is not None
-
-    @property
     def hasher(self) -> Hasher | None:
         """The hasher of vectors, if any; loaded when first used."""
-        return self._source.hasher
+        return self.source.hasher
 
     @property
     def hasher_is_loaded(self) -> bool:
         """Whether a search by vector need not wait for the hasher."""
-        return "hasher" in vars(self._source)
-
-    @property
-    def takes_images(self) -> bool:
-        """Whether a picture can be a query."""
-        return self._source.vectorizer is not None
+        return "hasher" in vars(self.source)
 
     @property
     def sorted_ids(self) -> Ids:
@@ -163,9 +148,9 @@ class Collection:
 
     def query_of_image(self, data: bytes) -> SearchQuery:
         """Make the query of an uploaded picture."""
-        if self._source.vectorizer is None:
+        if self.source.vectorizer is None:
             raise ValueError("this collection cannot be searched by image: it needs --hasher and --image-features")
-        return self.query_of_vector(self._source.vectorizer(images.decode(data)))
+        return self.query_of_vector(self.source.vectorizer(images.decode(data)))
 
     def read_code(self, text: str) -> Codes:
         """Parse one code from hex digits or base64, shape (1, n_bytes)."""
@@ -206,14 +191,10 @@ class Collection:
             missing = [item for item in missing if not self.has(item)]
         return missing
 
-    def ids(self, offset: int, limit: int) -> list[int]:
-        """List some ids, ascending."""
-        return list(map(int, self._table.ids[offset : offset + limit]))
-
     def descriptions(self, ids: list[int]) -> list[Description]:
         """Look up titles, payloads, and images as addresses that a page can show."""
         added = self._added
-        base = self._source.items.descriptions(ids)
+        base = self.source.items.descriptions(ids)
         return [_with_address(item, added.get(item, known)) for item, known in zip(ids, base, strict=True)]
 
     def shown(self, ids: list[int]) -> list[Shown]:
@@ -232,7 +213,7 @@ class Collection:
     @property
     def columns(self) -> frozenset[str]:
         """Columns of the payloads."""
-        return self._source.items.columns.union(*(known.payload for known in self._added.values()))
+        return self.source.items.columns.union(*(known.payload for known in self._added.values()))
 
     def matching(self, wanted: Filter) -> Ids:
         """Ids of the items whose payloads match a filter, ascending; those of recent filters are remembered."""
@@ -244,7 +225,7 @@ class Collection:
                     f"filter must name columns of the items ({', '.join(sorted(self.columns)) or 'they have none'}), "
                     f"got {min(unknown)!r:.80}"
                 )
-            found = np.unique(override(self._source.items.matching(wanted), self._added, wanted))
+            found = np.unique(override(self.source.items.matching(wanted), self._added, wanted))
             if len(known) >= MAX_FILTERS:
                 known.pop(next(iter(known), ""), None)
             known[key] = found[is_in(found, self._table.ids)]
@@ -255,13 +236,13 @@ class Collection:
         if not self.has(item):
             raise UnknownItemError(f"no item {item} in this collection")
         if item not in self._added:
-            picture = self._source.items.picture(item)
+            picture = self.source.items.picture(item)
             if picture is not None:
                 return picture
-        image = self._added.get(item, self._source.items.descriptions([item])[0]).image
-        if image is None or _is_url(image) or self._source.folder is None:
+        image = self._added.get(item, self.source.items.descriptions([item])[0]).image
+        if image is None or _is_url(image) or self.source.folder is None:
             return None
-        path = images.confined(self._source.folder, image)
+        path = images.confined(self.source.folder, image)
         try:
             if not path.is_file():  # a pipe, say, would never end
                 return None
@@ -273,9 +254,9 @@ class Collection:
         """Check that an item may have this image: a URL, or a path in the folder of the items."""
         if image is None or _is_url(image):
             return
-        if self._source.folder is None:
+        if self.source.folder is None:
             raise ValueError(f"image must be a URL, since this collection has no folder of images, got {image!r:.80}")
-        images.confined(self._source.folder, image)
+        images.confined(self.source.folder, image)
 
     def check_reachable(self) -> None:
         """Check that the codes can be read, where they stay in an engine."""

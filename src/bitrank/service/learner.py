@@ -196,7 +196,8 @@ class Learner:
 
     def _learn(self, profile: str, n_pages: int, active: Version) -> bool:
         follower = self._followers.get(profile)
-        if follower is None or (follower.active != active.key and self._last_choice(profile) != follower.choice):
+        last_choice = self._store.profiles.last_choice
+        if follower is None or (follower.active != active.key and last_choice(profile) != follower.choice):
             follower = self._followers[profile] = self._start(profile, n_pages, active)
         follower.active = active.key
         if follower.position >= n_pages and not follower.again:
@@ -239,12 +240,9 @@ class Learner:
     def _take_candidate(self, follower: _Follower) -> None:
         follower.candidate, follower.is_new = ranking_of(follower.learner.candidate, self._sample), True
 
-    def _last_choice(self, profile: str) -> Activation:
-        return self._store.profiles.last_choice(profile)
-
     def _start(self, profile: str, n_pages: int, active: Version) -> _Follower:
         # A user who rolls back or activates another version does not want what was learned until then.
-        choice = self._last_choice(profile)
+        choice = self._store.profiles.last_choice(profile)
         facts, published = self._store.clients.facts(profile), self._store.candidates.progress(profile)
         learner = clicks.ClickLearner(
             self._sample,
@@ -261,17 +259,7 @@ class Learner:
         is_new = published is None or published.choice != choice.number  # no candidate instead of the one before
         known = published.position if published is not None and facts else 0
         return _Follower(
-            learner,
-            choice,
-            active.key,
-            position,
-            decided,
-            published,
-            is_new,
-            None,
-            known,
-            again,
-            self._relearns,
+            learner, choice, active.key, position, decided, published, is_new, None, known, again, self._relearns
         )
 
     def _decide(self, profile: str, follower: _Follower, active: Version) -> None:
@@ -280,14 +268,9 @@ class Learner:
         undo = decision.alarm and active.origin == "clicks" and self._settings.auto_rollback
         if decision.alarm:
             logger.warning("version %s of profile %s ranks clicks worse than Hamming", active.number, profile)
-        figures: dict[str, Any] = {
-            "active": decision.active,
-            "candidate": decision.candidate,
-            "hamming": decision.hamming,
-            "error": decision.error,
-            "top": decision.top,
+        names = ("active", "candidate", "hamming", "error", "top", "reason")
+        figures: dict[str, Any] = {name: getattr(decision, name) for name in names} | {
             "decision": "roll back" if undo else "activate" if decision.activate else "keep",
-            "reason": decision.reason,
             "n_held_out": decision.n_pages,
             "n_left_out": len(follower.learner.dropped),
             "alarm": bool(decision.alarm),

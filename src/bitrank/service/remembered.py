@@ -73,11 +73,10 @@ class Remembered:
     def __len__(self) -> int:
         return len(self._moment.memory or ())
 
-    def listed(self, offset: int, limit: int) -> list[Judged]:
-        """Some of the judged queries, in the order in which they joined."""
+    def listed(self, offset: int, limit: int) -> list[tuple[str, Named]]:
+        """Some of the judged queries and the items that they name, in the order in which they joined."""
         memory: Any = self._moment.memory
-        names = [str(name) for name in memory.names[offset : offset + limit]]
-        return [Judged(name, b"", _items_of(memory, memory.names[offset + at])) for at, name in enumerate(names)]
+        return [(str(name), _items_of(memory, name)) for name in memory.names[offset : offset + limit]]
 
     def name_of(self, query: SearchQuery) -> str:
         """What a query without a name is called: as the judged one of its code, or by its code."""
@@ -97,10 +96,6 @@ class Remembered:
             kept = {item: how for item, how in {**known, **items}.items() if how[0] > 0}
             merged[query] = Judged(query, code, kept)
         put(connection, list(merged.values()))
-
-    def forget(self, connection: sa.Connection, query: str) -> None:
-        """Remove a judged query, within a transaction."""
-        put(connection, [Judged(query, b"", {})])
 
     def holds(self, query: str) -> bool:
         """Return whether a query is judged."""

@@ -156,10 +156,6 @@ class Service:
     def _is_long(self, n_searches: int) -> bool:
         return self.collection.is_remote or n_searches * len(self.collection) > MAX_CODES_ON_LOOP
 
-    def wake(self) -> None:
-        """Learn what is new in the store now, not at the learner's next poll."""
-        self.link.wake()
-
     def _keep_sample(self) -> None:
         """Keep the sample of the collection where the learner reads it, if it changed."""
         sample = self.collection.sample
@@ -208,10 +204,6 @@ class Service:
             if applied == self._applied:
                 return
             changed = [name for name, version in self._active.items() if active.get(name, version).key != version.key]
-            for name, before in self._active.items():
-                now = active.get(name)
-                if now is None or (now.number == 1 and now.time > before.time):  # deleted, and perhaps made again
-                    self.candidates.forget(name)
             self._active, self._applied = active, applied
         index = self.collection.index
         if isinstance(index, Index) and (index.weights is None or DEFAULT in changed):
@@ -268,5 +260,5 @@ class Service:
             np.array(logged.explored),
         )
         answer = self.store.pages.add(logged, page, signed=signed)
-        self.wake()
+        self.link.wake()
         return answer

@@ -39,9 +39,9 @@ def routes(service: Service) -> APIRouter:
             name=collection.name,
             n_items=len(collection),
             n_bits=collection.n_bits,
-            has_images=collection.has_images,
-            has_hasher=collection.takes_vectors,
-            image_search=collection.takes_images,
+            has_images=collection.source.items.has_images,
+            has_hasher=collection.source.make_hasher is not None,
+            image_search=collection.source.vectorizer is not None,
             page_size=service.settings.page_size,
             explore=service.settings.explore,
             columns=sorted(collection.columns),
@@ -54,7 +54,8 @@ def routes(service: Service) -> APIRouter:
     ) -> schemas.ItemList:
         """List items by ascending id."""
         with refusals():
-            return schemas.ItemList(total=len(collection), items=show(collection.ids(offset, limit)))
+            ids = collection.sorted_ids[offset : offset + limit].tolist()
+            return schemas.ItemList(total=len(collection), items=show(ids))
 
     @router.get("/items/{item}")
     def one_item(item: ItemId) -> schemas.ItemShown:

@@ -11,7 +11,7 @@ from bitrank.service import schemas
 from bitrank.service.routes.problems import PROBLEMS, Once, do_once
 from bitrank.service.routes.search import query_of
 from bitrank.service.service import Service
-from bitrank.service.store.judgements import Judged
+from bitrank.service.store.judgements import Judged, put
 from bitrank.service.store.requests import Outcome, Write
 
 
@@ -27,15 +27,10 @@ def routes(service: Service) -> APIRouter:
     ) -> schemas.JudgementList:
         """List judged queries and the items that they name."""
         shown = [
-            schemas.JudgedQuery(
-                query=query,
-                items=[
-                    schemas.JudgedItem(id=item, grade=grade, pinned=pinned) for item, (grade, pinned) in items.items()
-                ],
-            )
-            for query, _, items in remembered.listed(offset, limit)
+            {"query": query, "items": [{"id": item, "grade": how[0], "pinned": how[1]} for item, how in items.items()]}
+            for query, items in remembered.listed(offset, limit)
         ]
-        return schemas.JudgementList(total=len(remembered), judgements=shown)
+        return schemas.JudgementList.model_validate({"total": len(remembered), "judgements": shown})
 
     def read(judgement: schemas.NewJudgement) -> Judged:
         asked = query_of(collection, judgement)
@@ -70,7 +65,7 @@ def routes(service: Service) -> APIRouter:
             remembered.refresh()
             if not remembered.holds(query):
                 raise HTTPException(404, f"no judged query {query!r:.80}")
-            return lambda connection: remembered.forget(connection, query)
+            return lambda connection: put(connection, [Judged(query, b"", {})])
 
         do_once(service, once, prepare, remembered.refresh)
 

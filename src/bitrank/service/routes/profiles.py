@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -60,7 +60,7 @@ def routes(service: Service) -> APIRouter:
 
     def activated(name: str, once: RequestKey | None, write: Write) -> schemas.Active:
         version = do_once(service, once, lambda: write, service.refresh_active)["version"]
-        service.wake()
+        service.link.wake()
         return schemas.Active(profile=name, version=version)
 
     @router.get("/profiles")
@@ -105,7 +105,11 @@ def routes(service: Service) -> APIRouter:
             check_profile(name)
             return lambda connection: {"deleted": stored_versions.delete_profile(connection, name)}
 
-        do_once(service, once, prepare, service.refresh_active)
+        def apply() -> None:
+            service.refresh_active()
+            service.candidates.refresh()
+
+        do_once(service, once, prepare, apply)
 
     @router.get("/profiles/{name}/versions")
     def versions(name: Name) -> schemas.VersionList:
@@ -119,12 +123,7 @@ def routes(service: Service) -> APIRouter:
             versions=[
                 schemas.VersionShown(**facts, active=facts["number"] == stack[-1]) for facts in store.versions(name)
             ],
-            activations=[
-                schemas.ActivationShown(
-                    version=entry.version, reason=entry.reason, n_pages=entry.n_pages, time=entry.time
-                )
-                for entry in log
-            ],
+            activations=[schemas.ActivationShown(**entry._asdict()) for entry in log],
         )
 
     @router.post("/profiles/{name}/versions", status_code=201)
@@ -207,7 +206,8 @@ def routes(service: Service) -> APIRouter:
             )
             for client, one in facts.items()
         ]
-        gone = [_blocked(client) for client in sorted(blocked - facts.keys())]
+        unknown: dict[str, Any] = {"n_pages": 0, "share": 0.0, "agreement": None, "left_out": False, "blocked": True}
+        gone = [schemas.ClientShown(client=client, **unknown) for client in sorted(blocked - facts.keys())]
         return sorted([*shown, *gone], key=lambda one: (-one.n_pages, one.client))[:limit]
 
     @router.post("/clients/{client}/block")
@@ -216,14 +216,14 @@ def routes(service: Service) -> APIRouter:
         changed = service.store.clients.block(client)
         with after_commit():
             service.refresh_active()
-        service.wake()
+        service.link.wake()
         return schemas.Blocked(client=client, blocked=True, changed=changed)
 
     @router.post("/clients/{client}/unblock")
     def unblock(client: ClientId) -> schemas.Blocked:
         """Learn from a client's pages again."""
         changed = service.store.clients.unblock(client)
-        service.wake()
+        service.link.wake()
         return schemas.Blocked(client=client, blocked=False, changed=changed)
 
     @router.get("/profiles/{name}/unanswered")
@@ -242,7 +242,3 @@ def routes(service: Service) -> APIRouter:
         return [schemas.Quality(**finding) for finding in service.store.gate.findings(name, limit)]
 
     return router
-
-
-def _blocked(client: str) -> schemas.ClientShown:
-    return schemas.ClientShown(client=client, n_pages=0, share=0.0, agreement=None, left_out=False, blocked=True)

@@ -63,9 +63,7 @@ class Store:
         self.candidates = CandidateStore(self.database)
         self.clients = ClientStore(self.database)
         if known:
-            sample = _sample_of(index)
-            if self.database.remember("sample", sample) != sample:
-                self.database.replace("sample", sample)
+            self.database.keep_sample("sample", _sample_of(index))
 
     def close(self) -> None:
         """Close all connections."""

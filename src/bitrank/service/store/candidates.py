@@ -21,7 +21,6 @@ from bitrank.service.store.rankings import Ranking
 from bitrank.service.store.tables import blobs, candidates, pages_set_aside
 
 SAMPLE = "sample to learn with"
-_SAMPLE_QUERY = sa.select(blobs.c.value).where(blobs.c.name == SAMPLE)
 
 
 class Progress(NamedTuple):
@@ -99,11 +98,11 @@ class CandidateStore:
         query = sa.select(candidates.c.choice, candidates.c.position).where(candidates.c.profile == profile)
         return next((Progress(*row) for row in self._database.rows(query)), None)
 
-    def changed(self, after: int) -> tuple[int, list[Published]]:
-        """Read the number of the last change, and what was published since another."""
+    def published(self, after: int) -> tuple[int, list[Published] | None]:
+        """Read the number of the last change and, if it is not `after`, what is published of all profiles."""
         query = sa.select(candidates.c.profile, candidates.c.position, candidates.c.ranked)
-        last, rows = self._database.changed("candidates", after, query.where(candidates.c.changed > after))
-        return last, [Published(*row) for row in rows or ()]
+        last, rows = self._database.changed("candidates", after, query)
+        return last, None if rows is None else [Published(*row) for row in rows]
 
     def ranking(self, profile: str) -> Ranking | None:
         """Read the candidate of a profile; None where there is none yet."""
@@ -122,18 +121,13 @@ class CandidateStore:
         return dict(self._database.rows(sa.select(column, sa.func.count()).group_by(column)))
 
     def keep_sample(self, codes: Codes) -> None:
-        """Keep a sample of the collection for the learner, unless it is there already."""
-        value = codes.tobytes()
-        if self._database.scalar(_SAMPLE_QUERY) == value:
-            return
-        with self._database.write() as connection:
-            next_change(connection, "sample")
-            connection.execute(sa.delete(blobs).where(blobs.c.name == SAMPLE))
-            connection.execute(sa.insert(blobs), {"name": SAMPLE, "value": value})
+        """Keep a sample of the collection for the learner."""
+        self._database.keep_sample(SAMPLE, codes.tobytes())
 
     def sample(self, after: int) -> tuple[int, Codes | None]:
         """Read the number of the last change and, if it is not `after`, the sample of the collection."""
-        last, rows = self._database.changed("sample", after, _SAMPLE_QUERY)
+        query = sa.select(blobs.c.value).where(blobs.c.name == SAMPLE)
+        last, rows = self._database.changed("sample", after, query)
         if rows is None:
             return last, None
         return last, np.frombuffer(rows[0].value, np.uint8).reshape(-1, n_bytes(self._database.n_bits))

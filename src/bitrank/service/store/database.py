@@ -113,20 +113,14 @@ class Database:
                     raise
                 raise UnknownOutcomeError(str(error.orig)) from error
 
-    def remember(self, name: str, value: bytes) -> bytes:
-        """Keep a value under a name, unless there is one; returns the one that is kept."""
-        query = sa.select(blobs.c.value).where(blobs.c.name == name)
-        kept = self.scalar(query)
-        if kept is None:
+    def keep_sample(self, name: str, value: bytes) -> None:
+        """Keep a sample of the collection under a name, unless it is there already."""
+        row = blobs.c.name == name
+        if self.scalar(sa.select(blobs.c.value).where(row)) != value:
             with self.write() as connection:
-                _insert_once(connection, blobs, name, value)
-                kept = connection.scalar(query)
-        return bytes(kept or b"")
-
-    def replace(self, name: str, value: bytes) -> None:
-        """Keep a value in place of the one that is kept under a name."""
-        with self.write() as connection:
-            connection.execute(sa.update(blobs).where(blobs.c.name == name).values(value=value))
+                next_change(connection, "sample")
+                connection.execute(sa.delete(blobs).where(row))
+                connection.execute(sa.insert(blobs), {"name": name, "value": value})
 
     def check_writable(self) -> None:
         """Write something, as long as there is room and the disk takes writes."""
