@@ -81,6 +81,18 @@ def wait_until_learned(client):
     wait_until(lambda: 'bitrank_pages_to_learn{profile="default"} 0.0\n' in client.get("/metrics").text)
 
 
+def published_last(client):
+    """The change that published the newest candidate."""
+    return next(row.ranked for row in client.service.store.candidates.published(-1)[1] if row.profile == "default")
+
+
+def replayed(client, published):
+    """The candidate of a learner that has read the log again, after one that was published before."""
+    wait_until(lambda: published_last(client) > published)
+    client.service.candidates.refresh()
+    return client.service.candidates.ranking("default")
+
+
 def versions(client):
     return client.get("/profiles/default/versions").json()
 
@@ -148,16 +160,41 @@ def test_clicks_move_the_candidate_the_gate_activates_it_and_a_rollback_undoes_i
         assert back["results"] == uniform["results"]
         user.answer(4)
         assert versions(client)["active"] == newest["made_from"], "what was undone must not come back at once"
-        candidate = client.service.candidates.ranking("default")
+        candidate, published = client.service.candidates.ranking("default"), published_last(client)
         n_log = client.get("/profiles").json()[1]["n_pages"]
 
-    # A restart reads the log after the rollback, and arrives at nearly the same candidate: it knows the clients better.
+    # A restart reads the log after the rollback. Of so few pages no candidate lacks one: it is the same to a bit.
     with serving(source(collection), tmp_path, random_state=1) as client:
-        wait_until_learned(client)
-        again = client.service.candidates.ranking("default").weights
-        assert np.corrcoef(again, candidate.weights)[0, 1] > 0.8
+        again = replayed(client, published)
+        assert again.columns() == candidate.columns()
         assert client.get("/profiles").json()[1]["n_pages"] == n_log
         assert versions(client)["active"] == newest["made_from"]
+
+
+def test_the_same_log_gives_the_same_candidate_at_every_start(collection, tmp_path):
+    """A running learner may lack a twentieth of the pages; one that starts learns from all, however the first came."""
+    candidates, published = [], 0
+    for start in range(3):
+        with serving(source(collection), tmp_path, random_state=1) as client:
+            if start == 0:
+                user = User(client, collection[1], seed=4)
+                user.answer(19)
+                user.answer(21)
+                user.answer(1)
+            else:
+                candidates.append(replayed(client, published))
+            published = published_last(client)
+    assert candidates[0].kind == "QueryVectorRanker"
+    assert candidates[0].columns() == candidates[1].columns()
+
+
+def test_a_restart_delays_no_decision(collection, tmp_path, monkeypatch):
+    monkeypatch.setattr(learner, "_MIN_NEW", 10)
+    for n_pages, expected in ((6, []), (3, []), (2, [10]), (8, [10]), (1, [10, 20])):
+        with serving(source(collection), tmp_path, random_state=1) as client:
+            wait_until_learned(client)
+            User(client, collection[1], seed=n_pages).answer(n_pages)
+            assert [row["n_pages"] for row in client.get("/profiles/default/quality").json()] == expected
 
 
 @pytest.mark.slow

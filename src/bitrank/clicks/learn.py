@@ -72,6 +72,8 @@ class ClickLearner:
         Nothing is decided by clicks of fewer clients. With 1, one person may teach all.
     facts : mapping, optional
         What is known of clients from before, as `learner.clients.facts`.
+    undecided : mapping, optional
+        Of the pages that `facts` counts, how many of each client came after the last decision.
     random_state : int, RandomState instance or None
 
     Attributes
@@ -107,6 +109,7 @@ class ClickLearner:
         secret: bytes | None = None,
         min_clients: int = 1,
         facts: Mapping[str, Facts] | None = None,
+        undecided: Mapping[str, int] | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_bits = 8 * int(check_codes(sample).shape[1]) if n_bits is None else n_bits
@@ -125,7 +128,9 @@ class ClickLearner:
         self._shown, self._clicks = np.zeros(_N_PLACES), np.zeros(_N_PLACES)
         self.dropped: set[str] = self.clients.left_out()
         self.n_pages = self.n_looks = self.n_activated = self._n_unread = 0
-        self._n_decided = n_counted(self.clients.n_pages)
+        later = undecided or {}
+        decided = {client: n - later.get(client, 0) for client, n in self.clients.n_pages.items()}
+        self._n_decided = n_counted({client: n for client, n in decided.items() if n > 0})
         self._was_refused = False
         self.candidate: Ranker = UniformRanker(self.n_bits).fit(self._sample)
 

@@ -244,20 +244,22 @@ class Learner:
         # A user who rolls back or activates another version does not want what was learned until then.
         choice = self._store.profiles.last_choice(profile)
         facts, published = self._store.clients.facts(profile), self._store.candidates.progress(profile)
+        known = published.position if published is not None and facts else 0
+        n_looks, n_activated, decided = self._store.gate.count(profile, choice.n_pages)
         learner = clicks.ClickLearner(
             self._sample,
             n_bits=self._store.n_bits,
             secret=self._secret,
             min_clients=self._settings.min_clients,
             facts=facts,
+            undecided=self._store.pages.n_of_clients(profile, decided, known),
             random_state=0,
         )
-        learner.n_looks, learner.n_activated, decided = self._store.gate.count(profile, choice.n_pages)
+        learner.n_looks, learner.n_activated = n_looks, n_activated
         again = deque(self._store.pages.newest(profile, choice.n_pages, MEMORY))
         position = again[0] - 1 if again else n_pages
         self._aside.setdefault(profile, set()).update(self._store.candidates.set_aside(profile))
         is_new = published is None or published.choice != choice.number  # no candidate instead of the one before
-        known = published.position if published is not None and facts else 0
         return _Follower(
             learner, choice, active.key, position, decided, published, is_new, None, known, again, self._relearns
         )

@@ -70,17 +70,17 @@ class Database:
         """Open a connection for reads."""
         return self._engine.connect()
 
-    def rows(self, query: sa.Select[Any]) -> Sequence[Any]:
+    def rows(self, query: sa.Executable) -> Sequence[Any]:
         """Read all rows of a query."""
         with self.read() as connection:
             return connection.execute(query).all()
 
-    def scalar(self, query: sa.Select[Any]) -> Any:
+    def scalar(self, query: sa.Executable) -> Any:
         """Read the first value of a query; None where it has no rows."""
         with self.read() as connection:
             return connection.scalar(query)
 
-    def changed(self, name: str, after: int, query: sa.Select[Any]) -> tuple[int, Sequence[Any] | None]:
+    def changed(self, name: str, after: int, query: sa.Executable) -> tuple[int, Sequence[Any] | None]:
         """Read the number of the last change of some kind and, if it is not `after`, the rows of a query.
 
         In PostgreSQL these may know later changes already, and are read again next time.

@@ -65,6 +65,12 @@ class PageLog:
         query = sa.select(pages.c.number, _CLIENT).where(later)
         return _newest([(number, client) for number, client in self._database.rows(query)], n)
 
+    def n_of_clients(self, profile: str, after: int, last: int) -> dict[str, int]:
+        """Count the pages of every client after a page and up to another; who has no name has one page."""
+        between = sa.and_(pages.c.profile == profile, pages.c.number > after, pages.c.number <= last)
+        client = sa.func.coalesce(pages.c.client, sa.literal("page ") + sa.cast(pages.c.number, sa.String))
+        return dict(self._database.rows(sa.select(client, sa.func.count()).where(between).group_by(client)))
+
     def prune(self, profile: str, keep: Retention) -> int:
         """Forget the pages of a profile that are too old or too many; returns how many.
 
