@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from nfcorpus import NFCorpus, ndcg
+from scipy.special import softmax
 
 from bitrank.core.codes import signs
-from bitrank.ranking.networks.loss import Adam, descend, softmax
+from bitrank.ranking.networks.loss import Adam, descend
 
 N_QUERIES, N_ITEMS, OTHERS = 256, 1024, 0.2
 
@@ -69,7 +70,7 @@ class Adapter(NamedTuple):
             scores[:, 0] = np.einsum("qd,qd->q", vectors, right)
             scores[:, 1:] = vectors @ others.T
             scores[:, 1:][draws.relevant[rows][:, negatives]] = -np.inf
-            shares = softmax(scores)
+            shares = softmax(scores, axis=1)
             by_vector = ((shares[:, :1] - 1) * right + shares[:, 1:] @ others) / np.float32(len(rows))
             return by_vector.T @ inputs, by_vector.sum(axis=0)
 

@@ -15,7 +15,7 @@ from bitrank.core.types import Codes, Queries
 from bitrank.hashing import OnlineKernelHashing
 from bitrank.ranking.evidence.quadruplets import draw_quadruplets
 from bitrank.ranking.gate.judge import mean_one
-from bitrank.ranking.networks.batches import LabelBatches
+from bitrank.ranking.networks.batches import label_batches
 from bitrank.ranking.networks.network import start_network, train
 from bitrank_papers.labelled import draw_pairs
 from experiments.data import Data, Rows, draw_queries, make_hasher, split
@@ -136,11 +136,11 @@ class _Vectors(_Plain):
         self.seen = np.vstack([self.seen, self.hasher.transform(self.data.X[arrivals])])
         self.y = np.concatenate([self.y, self.data.y[arrivals]])
         held_out = np.arange(len(self.y)) % 5 == 0
-        batches = LabelBatches(self.seen, self.n_bits, self.y, np.flatnonzero(~held_out))
+        draw = label_batches(self.seen, self.n_bits, self.y, np.flatnonzero(~held_out))
         inputs = signs(self.seen, self.n_bits)
         rate = min(0.01, 0.32 / self.n_bits)
         train(
-            *(self.network, batches, lambda batch: inputs[batch.queries]),
+            *(self.network, draw, lambda batch: inputs[batch.queries]),
             rate=rate,
             n_steps=N_DESCENTS,
             random=self.random,

@@ -15,7 +15,7 @@ from bitrank.core.codes import distances, pack, signs, split_vectors, unpack
 from bitrank.ranking.gate import judge
 from bitrank.ranking.gate.choose import BLENDS
 from bitrank.ranking.networks import classes
-from bitrank.ranking.networks.batches import ClassBatches, LabelBatches
+from bitrank.ranking.networks.batches import class_batches, label_batches
 from bitrank.ranking.networks.loss import Adam
 from bitrank.ranking.networks.network import Network, start_network, train
 from bitrank.ranking.registry import FORMAT, VERSION
@@ -137,9 +137,9 @@ def test_a_step_descends_the_loss(monkeypatch, n_hidden, of_classes):
         filled = filled._replace(direct=rng.normal(size=(n_outputs, n_inputs)).astype(np.float32))
     seen = []
     monkeypatch.setattr(Adam, "step", lambda self, gradient, schedule: seen.append(gradient))
-    batches = ClassBatches(y, np.arange(12)) if of_classes else LabelBatches(codes, n_outputs, y, np.arange(12))
+    draw = class_batches(y, np.arange(12)) if of_classes else label_batches(codes, n_outputs, y, np.arange(12))
     options = {"rate": 0.1, "n_steps": 1, "random": np.random.default_rng(1), "label": ""}
-    train(filled, batches, lambda batch: inputs[batch.queries], **options)
+    train(filled, draw, lambda batch: inputs[batch.queries], **options)
     random = np.random.default_rng(1)
     queries = random.integers(12, size=12)
 

@@ -163,7 +163,6 @@ def test_queries_unlike_the_training_queries_are_not_trusted():
 
 def test_a_collection_is_codes_or_an_index():
     codes, *_ = clusters()
-    assert sample_collection(None, N_BITS) is None
     sample = sample_collection(codes, N_BITS)
     np.testing.assert_array_equal(np.sort(sample, axis=0), np.sort(codes, axis=0))
     assert (sample != codes).any(), "rows in random order: collections may be sorted by class"

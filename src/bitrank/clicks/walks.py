@@ -209,8 +209,8 @@ def learn_vectors(
         bits = signs(walks.codes[batch.queries], n_bits)
         return np.hstack([bits, np.ones((len(bits), 1), np.float32)])
 
-    rate, batches = min(_MOST_RATE, _RATE / n_bits), _Batches(walks, sample, n_bits)
-    network = train(network, batches, phi, rate=rate, n_steps=n_steps, random=random, label="query vectors of clicks")
+    rate, draw = min(_MOST_RATE, _RATE / n_bits), _Batches(walks, sample, n_bits).draw
+    network = train(network, draw, phi, rate=rate, n_steps=n_steps, random=random, label="query vectors of clicks")
     order = np.random.default_rng(0)
     clicked = walks.codes[order.permutation(walks.nodes)[:_MOST_SAMPLED]]
     collection = sample[order.permutation(len(sample))[:_MOST_SAMPLED]]

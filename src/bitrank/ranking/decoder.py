@@ -153,20 +153,16 @@ def nearest_vectors(evidence: VectorEvidence, numbers: Rows) -> Rows:
 
 def _least_squares(evidence: VectorEvidence, items: Rows) -> Floats:
     """Decode vectors, and their squared lengths, from ±1 bits: one row per bit."""
-    n_bits, width = evidence.n_bits, evidence.vectors.shape[1] + 1
-    squares, products = np.zeros((n_bits, n_bits)), np.zeros((n_bits, width))
-    bit_sums, value_sums = np.zeros(n_bits), np.zeros(width)
+    n_bits, n_values = evidence.n_bits, evidence.vectors.shape[1] + 1
+    squares, products = np.zeros((n_bits + 1, n_bits + 1)), np.zeros((n_bits + 1, n_values))
     for block in blocks(len(items), _BLOCK):
         bits, vectors = signs(evidence.codes[items[block]], n_bits), evidence.vectors[items[block]]
-        values = np.column_stack([vectors, np.einsum("id,id->i", vectors, vectors)])
+        bits = np.pad(bits, ((0, 0), (0, 1)), constant_values=1)
         squares += bits.T @ bits
-        products += bits.T @ values
-        bit_sums += bits.sum(axis=0)
-        value_sums += values.sum(axis=0, dtype=np.float64)
-    squares -= np.outer(bit_sums, bit_sums) / len(items)
-    products -= np.outer(bit_sums, value_sums) / len(items)
-    solution = np.linalg.solve(squares + _DECODER_RIDGE * len(items) * np.eye(n_bits), products)
-    return np.asarray(solution, np.float64)
+        products += bits.T @ np.column_stack([vectors, np.einsum("id,id->i", vectors, vectors)])
+    ridge = np.full(n_bits + 1, _DECODER_RIDGE * len(items))
+    ridge[-1] = 0.0  # of the constant
+    return np.asarray(np.linalg.solve(squares + np.diag(ridge), products)[:-1], np.float64)
 
 
 def _linear(inputs: Floats, targets: Floats, form: float | None) -> Network:

@@ -17,7 +17,7 @@ from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, 
 from bitrank.ranking.gate import choose as gate
 from bitrank.ranking.gate.judge import Factor, mean_one
 from bitrank.ranking.gate.report import Report
-from bitrank.ranking.networks.batches import Batches, LabelBatches, PairBatches
+from bitrank.ranking.networks.batches import Draw, PairBatches, label_batches
 from bitrank.ranking.networks.loss import Adam, descend
 from bitrank.ranking.per_query import PerQueryRanker
 from bitrank.ranking.ranker import scaled
@@ -120,17 +120,15 @@ class _Learner:
         check_count("n_steps", n_steps, 1)
         self.evidence, self.n_steps, self.random = evidence, n_steps, random
 
-    def batches(self, rows: Rows | None) -> Batches:
+    def batches(self, rows: Rows | None) -> Draw:
         """Batches of some rows of the evidence, or of all."""
         evidence, n_bits = self.evidence, self.evidence.n_bits
         if isinstance(evidence, LabelEvidence):
             classes = class_numbers(evidence.y, len(evidence.codes), fewest=2)
-            return LabelBatches(evidence.codes, n_bits, classes, np.arange(len(classes)) if rows is None else rows)
-        pairs, scale = (
-            evidence.pairs if rows is None else evidence.pairs[rows],
-            np.float32(_SHARPNESS / np.sqrt(n_bits)),
-        )
-        return PairBatches(evidence.codes, n_bits, pairs, lambda queries: scale * self.signed(queries))
+            return label_batches(evidence.codes, n_bits, classes, np.arange(len(classes)) if rows is None else rows)
+        pairs = evidence.pairs if rows is None else evidence.pairs[rows]
+        scale = np.float32(_SHARPNESS / np.sqrt(n_bits))
+        return PairBatches(evidence.codes, n_bits, pairs, lambda queries: scale * self.signed(queries)).draw
 
     def challengers(self, rows: Rows, _: Any = None) -> Iterator[tuple[dict[str, Any], Factor]]:
         coef, intercept = self.train(rows, "query-adaptive weights, to choose the blend")
@@ -148,13 +146,13 @@ class _Learner:
 
     def train(self, rows: Rows | None, label: str) -> tuple[Matrix, Matrix]:
         """Learn M and b from some rows of the evidence, or from all."""
-        batches = self.batches(rows)
+        draw = self.batches(rows)
         n_bits = self.evidence.n_bits
         coef, intercept = np.zeros((n_bits, n_bits), np.float32), np.zeros(n_bits, np.float32)
         sharpness = np.float32(_SHARPNESS / np.sqrt(n_bits))
 
         def gradients() -> tuple[Matrix, Matrix]:
-            batch = batches.draw(self.random)
+            batch = draw(self.random)
             bits, signed = self._bits(batch.queries), self.signed(batch.queries)
             raw = bits @ coef.T + intercept
             weights = _softplus(raw)

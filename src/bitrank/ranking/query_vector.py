@@ -31,7 +31,7 @@ from bitrank.ranking.evidence.kinds import (
 from bitrank.ranking.gate import choose as gate
 from bitrank.ranking.gate.judge import Factor, mean_one
 from bitrank.ranking.gate.report import Report
-from bitrank.ranking.networks.batches import Batch, Batches, ClassBatches, PairBatches
+from bitrank.ranking.networks.batches import Batch, Draw, PairBatches, class_batches
 from bitrank.ranking.networks.classes import logistic, some_rows
 from bitrank.ranking.networks.network import Inputs, Network, start_network, take, train
 from bitrank.ranking.per_query import PerQueryRanker
@@ -314,11 +314,11 @@ class _Learner:
         n_bits, inputs = self.evidence.n_bits, self.inputs[kind]
         return start_network(n_bits, inputs.n_inputs(n_bits), self.random, **options)._replace(inputs=inputs)
 
-    def _train(self, network: Network, batches: Batches, n_steps: int, label: str, **rates: float) -> Network:
+    def _train(self, network: Network, draw: Draw, n_steps: int, label: str, **rates: float) -> Network:
         def phi(batch: Batch) -> Matrix:
             return self._phi(network.inputs, batch.queries)
 
-        return train(network, batches, phi, n_steps=n_steps, random=self.random, label=label, **rates)
+        return train(network, draw, phi, n_steps=n_steps, random=self.random, label=label, **rates)
 
     def _phi(self, inputs: Inputs, queries: Rows) -> Matrix:
         evidence = self.evidence
@@ -369,7 +369,7 @@ class _LabelLearner(_Learner):
         shift, outer = np.zeros(len(logits), np.float32), np.zeros((len(logits), len(network.inner)), np.float32)
         network = network._replace(direct=logits, shift=shift, outer=outer, classes=self._class_vectors(rows))
         rate = min(_MOST_LABEL_RATE, _LABEL_RATE / self.evidence.n_bits)
-        return self._train(network, ClassBatches(y, rows), self.ranker.n_steps, label, rate=rate)
+        return self._train(network, class_batches(y, rows), self.ranker.n_steps, label, rate=rate)
 
     def _targets(self, rows: Rows) -> Matrix:
         y = self._y()
@@ -413,4 +413,4 @@ class _PairLearner(_Learner):
         decay = min(_PAIR_DECAY, _PAIR_DECAY_QUERIES / len(batches.queries))
         n_steps = min(_PAIR_STEPS, self.ranker.n_steps)
         network = self._start(kind, scale=_PAIR_SCALE)
-        return self._train(network, batches, n_steps, label, rate=_PAIR_RATE / n_bits, decay=decay)
+        return self._train(network, batches.draw, n_steps, label, rate=_PAIR_RATE / n_bits, decay=decay)

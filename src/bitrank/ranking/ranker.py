@@ -104,7 +104,7 @@ class Ranker(PlainMethods, BaseEstimator):
             ranking, and a `QueryVectorRanker` teaches labelled queries to pass over them.
         """
         evidence = check_label_evidence(codes, y, queries, features, self._n_bits(), self.space)
-        sample = sample_collection(collection, evidence.n_bits)
+        sample = None if collection is None else sample_collection(collection, evidence.n_bits)
         return self._learn("labels", evidence._replace(collection=sample), features)
 
     def fit_pairs(

@@ -166,10 +166,10 @@ class Calibrations:
             most = _CHANGED * len(source) if isinstance(source, Index) else _KEPT_S
             made, calibration = self._by_collection.get(origin, (0.0, None))
             if calibration is None or abs(age - made) > most:
-                calibration = make(_sample(collection, n_bits))
+                calibration = make(sample_collection(collection, n_bits))
                 self._by_collection[origin] = age, calibration
             return calibration
-        codes = _sample(collection, n_bits)
+        codes = sample_collection(collection, n_bits)
         key = blake2b(codes.tobytes(), digest_size=16).digest()
         if key not in self._by_codes:
             while len(self._by_codes) >= _MOST_KEPT:
@@ -183,12 +183,8 @@ def _is_sampled(collection: Any) -> bool:
     return isinstance(collection, Index) or (hasattr(collection, "sample") and not hasattr(collection, "__array__"))
 
 
-def sample_collection(collection: Any, n_bits: int) -> Codes | None:
+def sample_collection(collection: Any, n_bits: int) -> Codes:
     """At most 10 000 codes of a collection (packed codes, an `Index` or an engine), in random order."""
-    return None if collection is None else _sample(collection, n_bits)
-
-
-def _sample(collection: Any, n_bits: int) -> Codes:
     codes: Any = collection.sample(MOST_ROWS) if _is_sampled(collection) else collection
     if getattr(codes, "dtype", None) != np.float32:  # those of the space of vectors are checked where they are made
         codes = check_codes(codes, n_bits, name="collection")

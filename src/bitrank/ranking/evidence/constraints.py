@@ -71,21 +71,6 @@ def triplets_from_clicks(query: int, shown: npt.ArrayLike, clicked: npt.ArrayLik
     return triplets_from_grades(query, rows, clicks)
 
 
-def triplets_from_pairs(pairs: Rows) -> Rows:
-    """Read triplets (query, worse, better) from judged pairs (query, item, grade): higher grades first.
-
-    Examples
-    --------
-    >>> triplets_from_pairs(np.array([[0, 5, 1], [0, 6, 0], [1, 5, 1]]))
-    array([[0, 6, 5]])
-    """
-    pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-    queries, starts = np.unique(pairs[:, 0], return_index=True)
-    parts = zip(queries.tolist(), np.split(pairs, starts[1:]), strict=True)
-    triplets = [triplets_from_grades(query, part[:, 1], part[:, 2]) for query, part in parts]
-    return np.concatenate(triplets) if triplets else np.zeros((0, 3), np.int64)
-
-
 def check_constraints(rows: Any, n_items: int, n_queries: int) -> Rows:
     """Check triplets or quadruplets: integers with every row number in range.
 

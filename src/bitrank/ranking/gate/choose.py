@@ -49,15 +49,15 @@ _NEW_ITEMS = 1 / 3
 _RACERS = 3
 
 
-def blend(factor: npt.NDArray[Any], amount: float) -> Floats:
-    """Mix weights, scaled to mean 1, with uniform ones: (1 − amount)·1 + amount·factor.
+def blend(factor: npt.NDArray[Any], amount: float, start: Floats | float = 1.0) -> Floats:
+    """Mix weights, scaled to mean 1, with a start of this scale, uniform weights: (1 − amount)·start + amount·factor.
 
     Examples
     --------
     >>> blend(np.array([1.0, 3.0]), 0.5)
     array([0.75, 1.25])
     """
-    return (1 - amount) + amount * mean_one(factor)
+    return (1 - amount) * start + amount * mean_one(factor)
 
 
 def blend_at_scale(factor: npt.NDArray[Any], amount: float, scale: float) -> Floats:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bitrank.core.codes import sample_rows
 from bitrank.core.types import Codes, Rows, Weights
 from bitrank.ranking.evidence.kinds import PairEvidence, QueryRows
-from bitrank.ranking.gate.choose import BLENDS
+from bitrank.ranking.gate.choose import BLENDS, blend
 from bitrank.ranking.gate.folds import PairFold
 from bitrank.ranking.gate.judge import Floats, HeldOutPairs, mean_one
 from bitrank.ranking.gate.report import Report
@@ -26,7 +26,7 @@ class _Kept(NamedTuple):
     """A held-out query, and the codes that are similar to it."""
 
     code: Codes
-    magnitudes: Weights | None
+    magnitudes: Weights
     similar: set[bytes]
 
 
@@ -78,7 +78,8 @@ class StreamGate:
             key = code.tobytes() + (b"" if magnitudes is None else magnitudes.tobytes())
             if int.from_bytes(blake2b(key, digest_size=4).digest()) < self._share * 2**32:
                 held_out[place] = True
-                kept = self._queries.setdefault(key, _Kept(code, magnitudes, set()))
+                sizes = np.ones(len(self._start), np.float32) if magnitudes is None else magnitudes
+                kept = self._queries.setdefault(key, _Kept(code, sizes, set()))
                 kept.similar.update(items[row].tobytes() for row in similar)
                 self._queries.move_to_end(key)
         while len(self._queries) > _MOST_QUERIES:
@@ -98,25 +99,27 @@ class StreamGate:
             self._next_look = self._n_calls + int(min(max(_FIRST_LOOK, _LOOKS * self._n_calls), _MOST_CALLS))
             self._judge(codes)
         amount = self.report.blend
-        weights = blend(self._start, learned, amount) if amount else self._start
-        return weights.astype(np.float32)
+        return (self._blend(amount) if amount else self._start).astype(np.float32)
+
+    def _blend(self, amount: float) -> Floats:
+        """The start and what was learned, at the scale of the latter."""
+        return blend(self.learned, amount, mean_one(self._start)) * float(self.learned.mean())
 
     def _judge(self, codes: Codes) -> None:
         evidence = self._evidence(codes)
-        magnitudes = 1.0 if evidence.queries.magnitudes is None else evidence.queries.magnitudes
+        magnitudes = np.stack([query.magnitudes for query in self._queries.values()])
 
         def rows(weights: Floats) -> Weights:
-            shape = len(evidence.queries.codes), len(weights)
-            return np.ascontiguousarray(np.broadcast_to(weights * magnitudes, shape), np.float32)
+            return (weights * magnitudes).astype(np.float32)
 
-        rival = evidence._replace(queries=QueryRows(evidence.queries.codes, rows(self._start)))
+        rival = evidence._replace(queries=evidence.queries._replace(magnitudes=rows(self._start)))
         everything = np.arange(len(self._queries))
         fold = PairFold(everything[:0], everything, everything[:0])
         held_out = HeldOutPairs(rival, fold, False, False, np.random.default_rng(0))
         plain = held_out.judge()
         lines = [{"blend": 0.0, **plain.figures(plain)}]
         for amount in BLENDS:
-            factor = rows(blend(self._start, self.learned, amount))
+            factor = rows(self._blend(amount))
             ((_, scores),) = held_out.judge_blends(lambda numbers: factor[numbers], (1.0,))  # noqa: B023
             lines.append({"blend": amount, **scores.figures(plain)})
         self.report = Report(lines)
@@ -132,20 +135,5 @@ class StreamGate:
         items = np.unique(np.concatenate(parts), axis=0)
         places = {code.tobytes(): row for row, code in enumerate(items)}
         pairs = [(query, places[code], 1) for query, each in enumerate(kept) for code in each.similar]
-        magnitudes = None
-        if any(query.magnitudes is not None for query in kept):
-            ones = np.ones(len(self._start), np.float32)
-            magnitudes = np.stack([ones if query.magnitudes is None else query.magnitudes for query in kept])
-        queries = QueryRows(np.stack([query.code for query in kept]), magnitudes)
+        queries = QueryRows(np.stack([query.code for query in kept]), None)
         return PairEvidence(items, np.array(pairs, np.int64), queries, None, len(self._start))
-
-
-def blend(start: Floats, learned: Floats, amount: float) -> Floats:
-    """Mix two weight vectors, both scaled to mean 1, and give the result the scale of what was learned.
-
-    Examples
-    --------
-    >>> blend(np.array([1.0, 1.0]), np.array([2.0, 6.0]), 0.5)
-    array([3., 5.])
-    """
-    return ((1 - amount) * mean_one(start) + amount * mean_one(learned)) * float(learned.mean())

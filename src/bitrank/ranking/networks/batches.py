@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from bitrank.core.types import Codes, Rows
 from bitrank.ranking.evidence.kinds import Matrix, as_vectors
-from bitrank.ranking.networks.loss import contrast, loss_gradient, softmax
+from bitrank.ranking.networks.loss import contrast, loss_gradient
 
 _N_QUERIES, _N_ITEMS, _N_PULL = 256, 1024, 512  # per batch
 # Negatives are drawn among the items that pairs name, and among the others at this share of their density: a judged
@@ -26,46 +27,37 @@ class Batch(NamedTuple):
     gradient: Callable[[Matrix], Matrix]
 
 
-class Batches(Protocol):
-    """A source of random batches."""
-
-    def draw(self, random: np.random.Generator) -> Batch:
-        """Draw queries and items to rank for them."""
-        ...
+Draw = Callable[[np.random.Generator], Batch]  # a random batch
 
 
-class LabelBatches:
+def label_batches(codes: Codes, n_bits: int, classes: Rows, rows: Rows) -> Draw:
     """Rows of labelled codes query each other; rows of one class are similar."""
 
-    def __init__(self, codes: Codes, n_bits: int, classes: Rows, rows: Rows) -> None:
-        self.codes, self.n_bits, self.classes, self.rows = codes, n_bits, classes, rows
-
-    def draw(self, random: np.random.Generator) -> Batch:
-        """Draw queries and items among the rows."""
-        n = len(self.rows)
-        queries, items = (self.rows[random.integers(n, size=min(size, n))] for size in (_N_QUERIES, _N_ITEMS))
-        similar = self.classes[queries][:, None] == self.classes[items]
+    def draw(random: np.random.Generator) -> Batch:
+        n = len(rows)
+        queries, items = (rows[random.integers(n, size=min(size, n))] for size in (_N_QUERIES, _N_ITEMS))
+        similar = classes[queries][:, None] == classes[items]
         similar &= queries[:, None] != items
-        item_bits = as_vectors(self.codes[items], self.n_bits)
+        item_bits = as_vectors(codes[items], n_bits)
         return Batch(queries, lambda vectors: loss_gradient(vectors @ item_bits.T, similar) @ item_bits)
 
+    return draw
 
-class ClassBatches:
+
+def class_batches(classes: Rows, rows: Rows) -> Draw:
     """Labelled rows, whose classes are to be told: the loss is the cross-entropy of the logits."""
 
-    def __init__(self, classes: Rows, rows: Rows) -> None:
-        self.classes, self.rows = classes, rows
-
-    def draw(self, random: np.random.Generator) -> Batch:
-        """Draw rows."""
-        queries = self.rows[random.integers(len(self.rows), size=min(_N_QUERIES, len(self.rows)))]
+    def draw(random: np.random.Generator) -> Batch:
+        queries = rows[random.integers(len(rows), size=min(_N_QUERIES, len(rows)))]
 
         def gradient(logits: Matrix) -> Matrix:
-            shares = softmax(logits.copy())
-            shares[np.arange(len(queries)), self.classes[queries]] -= 1
+            shares: Matrix = softmax(logits, axis=1)
+            shares[np.arange(len(queries)), classes[queries]] -= 1
             return shares / np.float32(len(queries))
 
         return Batch(queries, gradient)
+
+    return draw
 
 
 class PairBatches:
@@ -100,11 +92,11 @@ class PairBatches:
         item_bits, known = as_vectors(self.codes[items], self.n_bits), self._known(places, items)
         pull_bits = as_vectors(self.codes[random.integers(len(self.codes), size=_N_PULL)], self.n_bits)
         queries = self.queries[places]
-        own = softmax(self.own_vectors(queries) @ pull_bits.T)
+        own = softmax(self.own_vectors(queries) @ pull_bits.T, axis=1)
 
         def gradient(vectors: Matrix) -> Matrix:
             by_vector = contrast(vectors, bits, item_bits, known)
-            by_vector += _PULL * ((softmax(vectors @ pull_bits.T) - own) @ pull_bits)
+            by_vector += _PULL * ((softmax(vectors @ pull_bits.T, axis=1) - own) @ pull_bits)
             by_vector /= np.float32(len(places))
             return by_vector
 

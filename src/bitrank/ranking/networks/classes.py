@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from scipy.special import softmax
 
 from bitrank.core.types import Rows
 from bitrank.ranking.evidence.kinds import Matrix
-from bitrank.ranking.networks.loss import softmax
 
 _RIDGE = 6.0  # of the summed loss, for inputs of variance about one; of the constant a hundredth of it
 _N_STEPS, _WORK = 30, 4000  # steps, and steps times classes: the first one alone is a least-squares classifier
@@ -48,7 +48,7 @@ def logistic(
     speed = 1.0
     for _ in range(int(np.clip(_WORK // targets.shape[1], 1, _N_STEPS))):
         scores = inputs @ ahead
-        misses = (softmax(scores) if exclusive else 0.5 + 0.5 * np.tanh(0.5 * scores)) - targets
+        misses = (softmax(scores, axis=1) if exclusive else 0.5 + 0.5 * np.tanh(0.5 * scores)) - targets
         gradient = weighted.T @ misses + ridge[:, None] * ahead
         new = ahead - inverse @ gradient
         change, faster = new - weights, (1 + np.sqrt(1 + 4 * speed**2)) / 2

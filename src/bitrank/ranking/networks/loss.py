@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
 from bitrank.core.progress import progress
 
@@ -46,14 +47,6 @@ def loss_gradient(scores: Matrix, similar: npt.NDArray[np.bool_]) -> Matrix:
     return e
 
 
-def softmax(scores: Matrix) -> Matrix:
-    """Softmax of every row, in place."""
-    scores -= scores.max(axis=1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=1, keepdims=True)
-    return scores
-
-
 def contrast(vectors: Matrix, bits: Matrix, items: Matrix, known: tuple[Rows, Rows] | None = None) -> Matrix:
     """Gradient of −log of the share that a query's own item has among all items, by the vectors; a sum, not a mean.
 
@@ -69,7 +62,7 @@ def contrast(vectors: Matrix, bits: Matrix, items: Matrix, known: tuple[Rows, Ro
     scores[:, 1:] = vectors @ items.T
     if known is not None:
         scores[:, 1:][known] = -np.inf
-    shares = softmax(scores)
+    shares = softmax(scores, axis=1)
     by_vector: Matrix = (shares[:, :1] - 1) * bits + shares[:, 1:] @ items
     return by_vector
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from bitrank.core.archives import Archive, check_shapes
 from bitrank.core.codes import signs
 from bitrank.core.types import Rows
 from bitrank.ranking.evidence.kinds import Matrix, QueryRows
 from bitrank.ranking.gate.judge import mean_one
-from bitrank.ranking.networks.batches import Batch, Batches
-from bitrank.ranking.networks.loss import Adam, descend, softmax
+from bitrank.ranking.networks.batches import Batch, Draw
+from bitrank.ranking.networks.loss import Adam, descend
 
 _MOST_COMPONENTS = 128
 _MOST_ROWS = 10_000  # that the components are computed from
@@ -102,7 +102,7 @@ class Network(NamedTuple):
         if len(self.inner):
             hidden = phi @ self.inner.T
             outputs += np.maximum(hidden, 0, out=hidden) @ self.outer.T
-        return softmax(outputs) @ self.classes[:, :-1] if len(self.classes) else outputs
+        return softmax(outputs, axis=1) @ self.classes[:, :-1] if len(self.classes) else outputs
 
     def linear(self, phi: Matrix) -> Matrix:
         """The linear part of the outputs."""
@@ -162,7 +162,7 @@ def start_network(
 
 def train(
     network: Network,
-    batches: Batches,
+    draw: Draw,
     inputs: Callable[[Batch], Matrix],
     *,
     rate: float,
@@ -176,7 +176,8 @@ def train(
     Parameters
     ----------
     network : Network
-    batches : Batches
+    draw : callable
+        Draws a batch.
     inputs : callable
         From a batch to the inputs φ of its queries.
     rate : float
@@ -191,7 +192,7 @@ def train(
     n_bits, has_hidden = len(network.shift), len(network.inner) > 0
 
     def gradients() -> tuple[Matrix, ...]:
-        batch = batches.draw(random)
+        batch = draw(random)
         phi = inputs(batch)
         outputs = network.linear(phi)
         hidden = np.maximum(phi @ network.inner.T, 0)

@@ -126,16 +126,6 @@ class Constraints:
 
     def margins(self, weights: Array) -> Array:
         """D w: how much farther the dissimilar item is than the similar one."""
-        if weights[0] != 0 and (weights == weights[0]).all():
-            return float(weights[0]) * self._even_margins
-        return self._margins(weights)
-
-    @cached_property
-    def _even_margins(self) -> Array:
-        # Shared by the best scale and by every start from it.
-        return self._margins(np.ones(self.n_bits))
-
-    def _margins(self, weights: Array) -> Array:
         if self._scale is not None:
             parts = [block @ weights.astype(block.dtype, copy=False) for _, block in self._blocks("order")]
             return np.concatenate(parts).astype(np.float64, copy=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,16 +40,6 @@ class _Pieces:
         gram, total = self.objective.constraints.active_gram(margins < 1.0)
         factor = 2 * self.objective.c_order
         return self.tie_hessian + factor * gram, self.objective.prior + factor * total
-
-
-class Solver(Protocol):
-    """The one signature of `exact`, `pgd` and `egd`."""
-
-    def __call__(
-        self, objective: Objective, start: Array | None = None, *, tol: float = ..., max_iter: int = ...
-    ) -> Solution:
-        """Minimise the objective, starting from given weights or from the prior."""
-        ...
 
 
 def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-8, max_iter: int = 200) -> Solution:
@@ -223,7 +213,7 @@ def _descend(
     return Solution(weights, value, gap, n_iter)
 
 
-SOLVERS: dict[str, Solver] = {"exact": exact, "pgd": pgd, "egd": egd}
+SOLVERS: dict[str, Callable[..., Solution]] = {"exact": exact, "pgd": pgd, "egd": egd}
 
 
 def _feasible(objective: Objective, start: Array | None) -> Array:
