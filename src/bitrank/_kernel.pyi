@@ -21,6 +21,21 @@ def weighted_hamming_to_rows(
 def split_reals(
     reals: npt.NDArray[np.float32], codes: npt.NDArray[np.uint8], sizes: npt.NDArray[np.float32]
 ) -> bool: ...
+def split_products(
+    numbers: npt.NDArray[np.float32],
+    columns: npt.NDArray[np.uint16],
+    weights: npt.NDArray[np.float32],
+    codes: npt.NDArray[np.uint8],
+    sizes: npt.NDArray[np.float32],
+) -> None: ...
+def center(
+    vectors: npt.NDArray[np.float32] | npt.NDArray[np.float64],
+    length: float,
+    center: npt.NDArray[np.float64] | None,
+    out: npt.NDArray[np.float32],
+    squares: npt.NDArray[np.float64],
+) -> bool: ...
+def shift(rows: npt.NDArray[np.float32], shift: npt.NDArray[np.float32], most: float) -> bool: ...
 def hamming(
     queries: npt.NDArray[np.uint8],
     codes: npt.NDArray[np.uint8],

@@ -281,7 +281,9 @@ def test_estimates_order_the_nearest_by_whole_codes(seed, n_tail, root, path):
         kept = np.lexsort((rows, distances))[:k]
         tails = codes[rows[kept]].astype(float)
         f = 2 + 0.25 * (0, tails[:, -1], tails[:, -2] * 256 + tails[:, -1])[n_tail]
-        expected = first + second * (third - 2.0 * distances[kept]) / f
+        weights = np.pad(np.abs(whole[q]).astype(float), (0, -n_bits % 8)).reshape(-1, 8)
+        totals = np.add.accumulate([third, *np.add.accumulate(weights)[-1]])
+        expected = first + second * (totals[-1] - 2.0 * distances[kept]) / f
         expected = (np.sqrt(np.maximum(expected, 0)) if root else expected).astype(np.float32)
         order = np.lexsort((rows[kept], expected))
         np.testing.assert_array_equal(found.ids[q, : len(kept)], rows[kept][order])

@@ -5,9 +5,13 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bitrank import _kernel
+from bitrank.core.checks import split_products
 from bitrank.core.codes import pack, unpack
+from bitrank.core.types import Products
 from bitrank.index.segments import bit_order, build
 
 N_BITS = 75
@@ -50,6 +54,7 @@ def calls():
     floors, pinned = np.zeros(200, np.float32), np.zeros(20_000, np.uint8)
     found = np.tile(np.arange(10), (200, 1)), np.sort(RNG.random((200, 10), np.float32), axis=1)
     by, sums, units = np.empty((200, 10), np.int64), np.full(200, 2.0), np.ones(200)
+    products = Products(similarities, np.arange(200, dtype=np.uint16), np.ones(200, np.float32))
     k = _kernel
     return {
         "lift_limits": lambda: k.lift_limits(found[1], sums, units, sums, units, 0.0, 0.3, 0.5, 0.9, True),
@@ -59,6 +64,11 @@ def calls():
         "weighted_hamming_to_rows": lambda: k.weighted_hamming_to_rows(queries, codes, rows, weights, floats),
         "hamming": lambda: k.hamming(queries, codes, counts),
         "split_reals": lambda: k.split_reals(floats[:, :N_BITS].copy(), queries.copy(), weights.copy()),
+        "split_products": lambda: k.split_products(
+            *products, np.empty((200, 25), np.uint8), np.empty((200, 200), np.float32)
+        ),
+        "center": lambda: k.center(similarities, 2.0, None, np.empty_like(similarities), np.empty(200)),
+        "shift": lambda: k.shift(similarities.copy(), np.ones(1998, np.float32), 3.0),
         "search": lambda: k.search(queries, weightings, segments, *nearest, 1),
         "search_whole": lambda: k.search_whole(
             queries, weightings, segments, 1000, queries, weights, order, *nearest, 1
@@ -99,6 +109,52 @@ def releases_the_gil(call, max_calls):
     finally:
         sys.setswitchinterval(interval)
         waiting.join()
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_products_are_split_as_their_reals_are(seed):
+    rng = np.random.default_rng(seed)
+    n, n_numbers, n_bits = (int(value) for value in rng.integers(1, 60, 3))
+    numbers, weights = (rng.normal(size=shape).astype(np.float32) for shape in ((n, n_numbers), n_bits))
+    numbers[rng.random(numbers.shape) < 0.2] = 0
+    products = Products(numbers, rng.integers(0, n_numbers, n_bits).astype(np.uint16), weights)
+    codes, sizes = split_products(products)
+    np.testing.assert_array_equal(sizes, np.abs(products.reals()))
+    np.testing.assert_array_equal(codes, np.packbits(products.reals() > 0, axis=1))
+    with pytest.raises(ValueError, match="columns must be columns of numbers"):
+        split_products(products._replace(columns=products.columns + np.uint16(n_numbers)))
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]), st.booleans())
+def test_vectors_are_centred_or_made_of_one_length(seed, dtype, by_distance):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=rng.integers(1, 50, 2)).astype(dtype)
+    vectors[0] = 0
+    center = rng.normal(size=vectors.shape[1]) if by_distance else None
+    out, squares = np.empty(vectors.shape, np.float32), np.empty(len(vectors))
+    assert _kernel.center(vectors, 2.0, center, out, squares)
+    exact = vectors.astype(np.float64)
+    exact = exact / 2 - center if by_distance else exact
+    np.testing.assert_allclose(squares, (exact**2).sum(axis=1), rtol=1e-12)
+    size = np.linalg.norm(exact, axis=1, keepdims=True)
+    np.testing.assert_allclose(out, exact if by_distance else exact / np.where(size > 0, size, 1), rtol=1e-6, atol=1e-7)
+    for value in (np.nan, np.inf, -np.inf):
+        vectors[rng.integers(len(vectors)), -1] = value
+        assert not _kernel.center(vectors, 2.0, center, out, squares)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_shares_of_the_centre_are_limited_and_taken_away(seed):
+    rng = np.random.default_rng(seed)
+    rows = (3 * rng.normal(size=rng.integers((1, 2), 50))).astype(np.float32)
+    shift = rng.normal(size=rows.shape[1] - 2).astype(np.float32)
+    expected = rows.copy()
+    expected[:, -2] = np.clip(rows[:, -2], -3, 3)
+    expected[:, :-2] -= expected[:, -2:-1] * shift
+    assert _kernel.shift(rows, shift, 3.0)
+    np.testing.assert_array_equal(rows, expected)
+    rows[-1, rng.integers(rows.shape[1])] = np.nan
+    assert not _kernel.shift(rows, shift, 3.0)
 
 
 @pytest.fixture(scope="module")

@@ -460,7 +460,7 @@ class Collection:
                 trust,
                 [name if name and t > 0 else "plain" for t in trust.tolist()],
                 None,
-                found.share,
+                np.ones(len(numbers)) if found.share is None else found.share,
                 promises.promised(reads),
             )
             if lifted is not None:

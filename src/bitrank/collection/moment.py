@@ -265,13 +265,16 @@ class Moment:
         for start in range(0, max(rows, 1), size):
             part = slice(start, start + size)
             if isinstance(queries, PlaneQueries):
-                parts.append(queries.part(part).search(self.index, k, wanted, threads, reads))
+                some: Any = queries.part(part) if rows > size else queries
+                parts.append(some.search(self.index, k, wanted, threads, reads))
                 continue
             if isinstance(queries, Queries):
-                some: Any = Queries(queries.codes[part], queries.weights[part])
+                some = Queries(queries.codes[part], queries.weights[part])
             else:
                 some = queries[part]
             parts.append(self.index.search(some, k, similarity=similarity, filter=wanted, threads=threads, **reads))
-        out = ReadResults(*parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True)))
-        out.share = np.concatenate([part.share for part in parts]) if reads else np.ones(len(out.ids))
+        if len(parts) == 1:
+            return ReadResults.of(parts[0])
+        out = ReadResults(*map(np.concatenate, zip(*parts, strict=True)))
+        out.share = np.concatenate([part.share for part in parts]) if reads else None
         return out

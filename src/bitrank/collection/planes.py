@@ -92,12 +92,11 @@ class PlaneQueries:
         reads : dict
             What else `Index.search` is told, where it does not read all rows.
         """
-        whole, n = self.reals(), _PER_RESULT * k
-        queries: Any = self.planes.reals(self.asked, head=True), whole
-        asked = {"shortlist": self._shortlist(k), "estimates": self.planes.estimating(self.asked, whole), **reads}
-        found = index.search(queries, n, filter=wanted, threads=threads, **asked)
+        queries: Any = self.planes.products(self.asked, head=True), self.planes.products(self.asked)
+        asked = {"shortlist": self._shortlist(k), "estimates": self.planes.estimating(self.asked), **reads}
+        found = index.search(queries, _PER_RESULT * k, filter=wanted, threads=threads, **asked)
         results = ReadResults(found.ids[:, :k].copy(), found.distances[:, :k].copy())
-        results.share = getattr(found, "share", None)
+        results.share = ReadResults.of(found).share
         return results
 
     def calibrate(self, index: Index, own: Ids | None = None) -> Calibration:

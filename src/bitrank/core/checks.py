@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bitrank import _kernel
 from bitrank.core.arrays import to_array
-from bitrank.core.types import Codes, Ids, Method, Queries, Weights, bits_of, n_bytes
+from bitrank.core.types import Codes, Ids, Method, Products, Queries, Weights, bits_of, n_bytes
 
 # Candidates per query of method "rerank" by default: this many per result, and at least MIN_CANDIDATES.
 CANDIDATES_PER_RESULT = 10
@@ -208,6 +208,8 @@ def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> t
         codes = check_codes(queries.codes, n_bits, name="queries")
         rows = np.atleast_2d(check_weights(queries.weights, n_bits, n_queries=len(codes)))
         return codes, np.ascontiguousarray(rows)
+    if isinstance(queries, Products) and weights is None:
+        return split_products(queries)
     array = to_array(queries, "queries")
     plain = split_reals(array, n_bits) if weights is None else None
     if plain is not None:
@@ -227,7 +229,7 @@ def check_queries(queries: Any, weights: npt.ArrayLike | None, n_bits: int) -> t
 
 def is_in_parts(queries: Any) -> bool:
     """Return whether queries are a plain tuple, (head, whole)."""
-    return isinstance(queries, tuple) and not isinstance(queries, Queries)
+    return isinstance(queries, tuple) and not isinstance(queries, Queries | Products)
 
 
 def check_parts(
@@ -260,6 +262,14 @@ def split_reals(array: npt.NDArray[Any], n_bits: int) -> tuple[Codes, Weights] |
         return None
     codes, magnitudes = np.empty((len(array), n_bytes(n_bits)), np.uint8), np.empty(array.shape, np.float32)
     return (codes, magnitudes) if _kernel.split_reals(array, codes, magnitudes) else None
+
+
+def split_products(queries: Products) -> tuple[Codes, Weights]:
+    """Codes and magnitudes of queries as products."""
+    n, n_bits = len(queries.numbers), len(queries.columns)
+    codes, magnitudes = np.empty((n, n_bytes(n_bits)), np.uint8), np.empty((n, n_bits), np.float32)
+    _kernel.split_products(*queries, codes, magnitudes)
+    return codes, magnitudes
 
 
 def check_reals(array: npt.NDArray[Any], n_bits: int, name: str = "queries") -> Weights:

@@ -68,8 +68,28 @@ class Queries(NamedTuple):
     trust: npt.NDArray[np.float32] | None = None  # how far each query's own weights are trusted, 0 to 1
 
 
+class Products(NamedTuple):
+    """Queries as reals that are products of a few numbers and weights: numbers[:, columns]·weights.
+
+    Examples
+    --------
+    >>> Products(np.float32([[2, -3]]), np.uint16([0, 1, 1]), np.float32([4, 2, 1])).reals()
+    array([[ 8., -6., -3.]], dtype=float32)
+    """
+
+    numbers: npt.NDArray[np.float32]  # (n_queries, n), finite
+    columns: npt.NDArray[np.uint16]  # (n_bits,)
+    weights: npt.NDArray[np.float32]  # (n_bits,)
+
+    def reals(self) -> npt.NDArray[np.float32]:
+        """One real per bit."""
+        out: npt.NDArray[np.float32] = self.numbers.take(self.columns, axis=1, mode="clip")  # without checks
+        out *= self.weights
+        return out
+
+
 # Queries with weights, packed codes, or reals, whose signs are the code and whose magnitudes multiply the weights.
-AnyQueries = Queries | npt.NDArray[Any]
+AnyQueries = Queries | Products | npt.NDArray[Any]
 
 
 class Results(NamedTuple):
@@ -87,7 +107,7 @@ class Results(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """What turns distances by whole codes into estimated ones: first + second·(third − 2·distance)/f.
+    """What turns products of queries and the ±1 of codes into estimated distances: first + second·(third + product)/f.
 
     f is stored at the end of a code, as so many steps in `n_tail` bytes above the lowest. With `root`, the square root
     of what is not negative.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bitrank import _kernel
 from bitrank.hashing.pca import random_rotation
 
 Reals = npt.NDArray[np.float32]
@@ -23,6 +24,7 @@ _ERROR = (1, 0.3634, 0.1188, 0.03744, 0.01154, 0.00349, 0.00104, 0.0003, 0.00009
 _STEP = np.array((0, 1.596, 0.9957, 0.586, 0.335, 0.188, 0.1041, 0.0569, 0.0308))
 _ROWS_OF_COVARIANCE, _ROWS_OF_NEIGHBOURS, _QUERIES, _NEIGHBOURS = 50_000, 20_000, 400, 10
 _SMOOTHED = 9  # axes over which the share of a query and its neighbours is averaged
+_MOST_SHARE = 3.0  # of the centre in a query
 _LEAST_CENTER = 0.05  # squared length beside a typical vector's, below which a query's share of the centre is noise
 _BLOCK = 1 << 18  # numbers per block of rows: they stay in the cache
 
@@ -40,23 +42,23 @@ class Measured(NamedTuple):
 class Asked(NamedTuple):
     """What queries are: ⟨y, x̂⟩ + β·w ranks; estimates times `scale` plus `offset` are scores."""
 
-    z: Reals  # (n, m + 1): y, coordinates on the axes that have bits, and β
+    z: Reals  # (n, m + 2): y, coordinates on the axes that have bits; β; and |q'|², by distance only
     scale: Floats
     offset: Floats
-
-    def lengths2(self, axes: Axes) -> Reals:
-        """Squared lengths of q', one column, of queries by distance."""
-        out: Reals = (-self.offset / axes.length**2)[:, None].astype(np.float32)
-        return out
 
     @property
     def y(self) -> Reals:
         """Coordinates on the axes that have bits."""
-        return self.z[:, :-1]
+        return self.z[:, :-2]
 
     @property
     def beta(self) -> Reals:
         """Share of the centre, one column."""
+        return self.z[:, -2:-1]
+
+    @property
+    def lengths2(self) -> Reals:
+        """Squared lengths of q', one column, of queries by distance."""
         return self.z[:, -1:]
 
 
@@ -82,10 +84,10 @@ class Axes:
         length2 = float(self.center @ self.center)
         self.along = self.metric != "l2" and length2 > _LEAST_CENTER
         columns = self.axes[:, :m]
-        self._shift = (self.center @ columns).astype(np.float32)
+        self._shift = (self.center @ columns * (self.metric != "l2")).astype(np.float32)
         share = self.center / length2 if self.along else np.zeros(len(self.center))
-        # The last column computes β. In the order of memory in which one row times the matrix is fastest.
-        self._asking = np.asfortranarray(np.column_stack([columns, share]), np.float32)
+        # The last columns compute β and the product with the centre.
+        self._asking = np.asfortranarray(np.column_stack([columns, share, self.center]), np.float32)
 
     def measure(self, X: npt.NDArray[Any]) -> Measured:
         """Coordinates of vectors on all axes."""
@@ -132,24 +134,21 @@ class Axes:
 
     def ask(self, Q: npt.NDArray[Any]) -> Asked:
         """Coordinates of queries; those of a score by products have the length of a typical vector."""
-        if self.metric == "l2":
-            Q = Q.astype(np.float64) / self.length - self.center
-            z = Q.astype(np.float32) @ self._asking
-            z[:, -1] = 1
-            square = self.length**2
-            return Asked(z, np.full(len(Q), 2 * square), -square * _squares(Q))
-        size = np.sqrt(_squares(Q))
-        factor = 1 / (size + (size == 0))
-        z = Q.astype(np.float32, copy=False) @ self._asking
-        z *= factor[:, None].astype(np.float32)
-        beta = z[:, -1:]
-        if self.along:
-            np.maximum(np.minimum(beta, 3, out=beta), -3, out=beta)
-        else:
-            beta[:] = 1
-        z[:, :-1] -= beta * self._shift
-        scale = np.ones(len(Q)) if self.metric == "cosine" else size * self.length
-        return Asked(z, scale, Q @ self.center * factor * scale)
+        by_distance = self.metric == "l2"
+        Q = np.ascontiguousarray(Q if Q.dtype == np.float32 else Q.astype(np.float64))
+        units, squares = np.empty(Q.shape, np.float32), np.empty(len(Q))
+        finite = _kernel.center(Q, self.length, self.center if by_distance else None, units, squares)
+        z: Reals = units @ self._asking
+        if not self.along:
+            z[:, -2] = 1
+        scale = np.ones(len(Q)) if self.metric == "cosine" else np.sqrt(squares) * self.length
+        offset = z[:, -1] * scale
+        if by_distance:
+            z[:, -1] = squares
+            scale[:], offset = 2 * self.length**2, -(self.length**2) * squares
+        if not (finite and _kernel.shift(z, self._shift, _MOST_SHARE)):
+            raise OverflowError
+        return Asked(z, scale, offset)
 
 
 def scaled(X: npt.NDArray[Any], metric: str, length: float) -> Floats:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bitrank.core.arrays import to_rows
 from bitrank.core.checks import check_codes, check_count
 from bitrank.core.codes import signs
-from bitrank.core.types import Codes, Estimates
+from bitrank.core.types import Codes, Estimates, Products
 from bitrank.hashing.axes import FAMILIES, Asked, Axes, Floats, Reals, Spectra
 from bitrank.hashing.hasher import Hasher
 from bitrank.hashing.layout import Layout, Number
@@ -176,17 +176,21 @@ class BitPlanes(Hasher):
     def ask(self, X: npt.ArrayLike) -> Asked:
         """Compute what `estimate` and both forms of `project` share."""
         vectors = self._vectors(X)
-        with np.errstate(over="ignore", invalid="ignore"):
+        try:
             asked = self._layout.axes.ask(vectors)
-        if not np.isfinite(asked.z).all():
+        except OverflowError:
             self._refuse(vectors)
         if self.metric == "cosine" and not asked.z[:, 0].all():  # where the first is zero, all may be
             self._check_lengths(vectors)
         return asked
 
+    def products(self, asked: Asked, head: bool = False) -> Products:
+        """Compute `project` from what `ask` returned, as `Index` takes it at once."""
+        return self._layout.products(asked, head)
+
     def reals(self, asked: Asked, head: bool = False) -> Reals:
         """Compute `project` from what `ask` returned."""
-        return self._layout.reals(asked, head)
+        return self._layout.products(asked, head).reals()
 
     def transform(self, X: npt.ArrayLike) -> Codes:
         """Compute packed codes.
@@ -222,7 +226,7 @@ class BitPlanes(Hasher):
             Products, cosines, or squared distances with a minus sign.
         """
         asked = self.ask(Q)
-        reals, codes = self._layout.reals(asked), np.asarray(codes)
+        reals, codes = self.reals(asked), np.asarray(codes)
         if codes.ndim == 3:
             flat = signs(check_codes(codes.reshape(-1, codes.shape[-1]), self.n_bits_), self.n_bits_)
             products = np.einsum("qb,qnb->qn", reals, flat.reshape(*codes.shape[:2], -1))
@@ -244,10 +248,10 @@ class BitPlanes(Hasher):
         """Which sum each bit belongs to, and what it adds to or takes from it: the axes of `bitrank.index.cells`."""
         return self._layout.sums()
 
-    def estimating(self, asked: Asked, reals: Reals) -> Estimates:
+    def estimating(self, asked: Asked) -> Estimates:
         """What `Index.search` takes to order rows by their estimated distances."""
         layout = self._layout
-        terms = layout.terms(asked, np.abs(reals).sum(axis=1, dtype=np.float64))
+        terms = layout.terms(asked)
         if self.metric == "cosine":
             terms[:, 0] += 1
         stored = (layout.f.low, layout.f.step) if layout.tail_bytes else (layout.f.middle, 0.0)
@@ -259,8 +263,8 @@ class BitPlanes(Hasher):
         Similarities are 1 for a vector and itself: cosines, products divided by the query's, and what distances are
         short of those of two typical vectors.
         """
-        z, scale, offset = asked
-        layout, beta = self._layout, z[:, -1].astype(np.float64)
+        scale, offset = asked.scale, asked.offset
+        layout, beta = self._layout, asked.beta[:, 0].astype(np.float64)
         f, length = layout.f.middle, layout.axes.length
         unit = 2 * length**2 if self.metric == "l2" else 1.0 if self.metric == "cosine" else (scale / length) ** 2
         second = np.where(scale > 0, scale, 1) / f
@@ -321,7 +325,8 @@ class BitPlanes(Hasher):
     def ask_at(self, points: Reals, asked: Asked) -> Asked:
         """What queries at other points ask, estimates being scaled as before: the inverse of `points_of`."""
         turn, scale = self._turn()
-        return asked._replace(z=np.column_stack([points[:, :-1] @ turn.T, points[:, -1] * scale]))
+        z = np.column_stack([points[:, :-1] @ turn.T, points[:, -1] * scale, asked.lengths2])
+        return asked._replace(z=z)
 
     def error(self, X: npt.ArrayLike) -> float:
         """Share of the variance of vectors around the centre that their levels do not hold.

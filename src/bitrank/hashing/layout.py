@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from bitrank.core.codes import signs
-from bitrank.core.types import Codes, n_bytes
+from bitrank.core.types import Codes, Products, n_bytes
 from bitrank.hashing.axes import Asked, Axes, Floats, Ints, Reals
 
 # What bits stand for that are no levels of an axis: the head's number w, the whole code's, and the correction f.
@@ -89,19 +89,22 @@ class Layout:
         steps = np.append(axes.steps[: axes.m], 0.0)
         level = np.where(places >= 0, steps[np.maximum(places, -1)], 0) * power
         number = {HEAD_W: self.head_w.step, W: self.w.step}
-        self._columns = np.where(places >= 0, places, axes.m)
+        columns = np.where(places >= 0, places, axes.m)
         self._weights = (level + np.where(places == kept, number[kept], 0) * power).astype(np.float32)
         asked = HEAD_W if (places[: self.n_scanned] == HEAD_W).any() else W
         head = level + np.where(places == asked, number[asked], 0) * power
         self._head_weights = head[: self.n_scanned].astype(np.float32)
-        self._head_columns = self._columns[: self.n_scanned].copy()
         # Rows of a block that bits are read from: axes, and the high and the low bytes of three numbers.
         self._sources = np.where(places >= 0, places, axes.m - 2 * (places + 1) + (exponents >= 8))
         self._shifts = (exponents % 8).astype(np.uint8)[:, None]
         # With a slope, queries weigh f: its bits stand in the head, and at the end for the whole code.
         of_f = np.flatnonzero(places == F) if self.slope else np.empty(0, np.int64)
-        self._f_weights = (-self.slope * self.f.step * power).astype(np.float32)
         self._f_head, self._f_tail = of_f[of_f < self.n_scanned], of_f[of_f >= self.n_scanned]
+        columns[of_f] = axes.m + 1
+        f_weights = (-self.slope * self.f.step * power).astype(np.float32)
+        self._weights[self._f_tail] = f_weights[self._f_tail]
+        self._head_weights[self._f_head] = f_weights[self._f_head]
+        self._columns = columns.astype(np.uint16)
         self.tail_bytes = self.f.n_bits // 8 if (places[self.n_scanned :] == F).any() else 0
 
     def encode(self, X: npt.NDArray[Any]) -> Codes:
@@ -131,22 +134,19 @@ class Layout:
         packed: Codes = np.packbits(bits, axis=0).T
         return packed
 
-    def reals(self, asked: Asked, head: bool = False) -> Reals:
+    def products(self, asked: Asked, head: bool = False) -> Products:
         """Queries as one real per bit."""
-        columns, weights = (self._head_columns, self._head_weights) if head else (self._columns, self._weights)
-        out: Reals = np.take(asked.z, columns, axis=1, mode="clip")  # without a check of every column
-        out *= weights
-        if self.slope:
-            of_f = self._f_head if head else self._f_tail
-            out[:, of_f] = asked.lengths2(self.axes) * self._f_weights[of_f]
-        return out
+        if head:
+            return Products(asked.z, self._columns[: self.n_scanned], self._head_weights)
+        return Products(asked.z, self._columns, self._weights)
 
     def sums(self) -> tuple[Ints, Reals]:
         """Which sum each bit belongs to, an axis or a number, and what it adds to it or takes from it."""
         steps = self._weights.copy()
         of_head = np.flatnonzero(self.places[: self.n_scanned] == HEAD_W)
         steps[of_head] = self._head_weights[of_head]
-        steps[self._f_head] = np.abs(self._f_weights[self._f_head])
+        steps[self._f_tail] = 0
+        steps[self._f_head] = np.abs(self._head_weights[self._f_head])
         places = self.places[: self.n_bits]
         return np.where(places >= 0, places, self.axes.m - 1 - places), steps
 
@@ -161,20 +161,26 @@ class Layout:
         out: Reals = np.float32(self.f.low) + np.float32(self.f.step) * levels
         return out
 
-    def terms(self, asked: Asked, totals: Floats) -> Floats:
-        """The terms of `core.types.Estimates`, by minus the scores; totals are those of the reals' sizes."""
-        beta, f = asked.beta[:, 0].astype(np.float64), self.f.middle
-        t = self.slope * asked.lengths2(self.axes)[:, 0].astype(np.float64) if len(self._f_tail) else 0.0
-        out = np.empty((len(beta), 3))
-        out[:, 0] = -(beta * self.t0 + t) * asked.scale - asked.offset
-        out[:, 1] = -asked.scale
-        out[:, 2] = totals + beta * self.used_w.middle - t * f
+    def terms(self, asked: Asked) -> Floats:
+        """The terms of `core.types.Estimates`, by minus the scores."""
+        out = np.empty((len(asked.z), 3))
+        first, second, third = out.T
+        np.negative(asked.scale, out=second)
+        third[:] = first[:] = asked.z[:, -2]
+        first *= self.t0
+        third *= self.used_w.middle
+        if len(self._f_tail):
+            t = self.slope * asked.z[:, -1].astype(np.float64)
+            first += t
+            third -= t * self.f.middle
+        first *= second
+        first -= asked.offset
         return out
 
     def estimates(self, products: Floats | Reals, f: Reals, asked: Asked) -> Reals:
         """Scores of vectors, from the products of reals and signs, one row per query."""
         beta = asked.beta
-        t = self.slope * asked.lengths2(self.axes) if len(self._f_tail) else 0.0
+        t = self.slope * asked.lengths2 if len(self._f_tail) else 0.0
         out = (products + beta * self.used_w.middle - t * self.f.middle) / f + beta * self.t0 + t
         scores: Reals = (out * asked.scale[:, None] + asked.offset[:, None]).astype(np.float32)
         return scores
@@ -183,10 +189,10 @@ class Layout:
         """Items as queries meet them: products with z, of shape (n, m + 1), are what `estimates` scales."""
         out = np.empty((len(codes), self.axes.m + 1), np.float32)
         places = self._columns, np.arange(self.n_bits)
-        place = scipy.sparse.csr_array((self._weights, places), shape=(self.axes.m + 1, self.n_bits))
+        place = scipy.sparse.csr_array((self._weights, places), shape=(self.axes.m + 2, self.n_bits))
         for start in range(0, len(codes), _ROWS_PER_BLOCK):
             block = codes[start : start + _ROWS_PER_BLOCK]
-            values = (place @ signs(block, self.n_bits).T).T
+            values = (place @ signs(block, self.n_bits).T)[:-1].T
             values[:, -1] += self.used_w.middle
             values /= self.f_of(block)[:, None]
             values[:, -1] += self.t0

@@ -62,7 +62,7 @@ class Rehearsal:
     def _follow_lengths(self, t: Floats) -> None:
         """Let the threshold follow the length of a query, where that finds more."""
         plain, recall = dict(vars(self)), self.whole_recall()
-        lengths2 = self.asked.lengths2(self.axes)
+        lengths2 = self.asked.lengths2
         ratios = t[:, None] / np.maximum(lengths2, 1e-12)
         self.slope, self.t0 = float(np.median(ratios)), 0.0
         self.t = self.slope * lengths2
@@ -73,7 +73,7 @@ class Rehearsal:
 
     def _beyond(self, f: Floats) -> Floats | float:
         """What the threshold of a query takes from its scores, beyond the part in w."""
-        return self.slope * self.asked.lengths2(self.axes) * f if self.slope else 0.0
+        return self.slope * self.asked.lengths2 * f if self.slope else 0.0
 
     def _by(self, decoded: Reals) -> tuple[Reals, Floats]:
         """Products of queries with decoded items, and the items' corrections."""
@@ -156,7 +156,7 @@ class Rehearsal:
 
     def weights(self) -> Reals:
         """Mean weight that queries give a step of each axis, and of β."""
-        means: Reals = np.abs(self.asked.z).mean(axis=0, dtype=np.float64)
+        means: Reals = np.abs(self.asked.z[:, :-1]).mean(axis=0, dtype=np.float64)
         return means
 
 
@@ -210,7 +210,7 @@ def learn_layout(
     w, f, beta = trial.w_stored, trial.f_stored, float(trial.weights()[-1])
     # The lightest planes give way to what the numbers need beyond two bytes.
     n_planes = min(len(planes), 8 * -(-(budget + 16) // 8) - head_w.n_bits - w.n_bits - f.n_bits)
-    of_f = _bits(F, f, trial.slope * float(trial.asked.lengths2(axes).mean())) if trial.slope else []
+    of_f = _bits(F, f, trial.slope * float(trial.asked.lengths2.mean())) if trial.slope else []
     planes = planes[: max(n_planes, 0)]
     spare = -(len(planes) + head_w.n_bits + w.n_bits + f.n_bits) % 8
     w = _wider(w, min(16, w.n_bits + spare))

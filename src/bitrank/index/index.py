@@ -50,7 +50,12 @@ MOST_QUERIES = 1000
 class ReadResults(Results):
     """Results of a search with `recall`, and the share of the blocks that each query has read."""
 
-    share: Any = None  # float64 array
+    share: Any = None  # float64 array; None: all
+
+    @classmethod
+    def of(cls, results: Results) -> ReadResults:
+        """Results of any search."""
+        return results if isinstance(results, cls) else cls(*results)
 
 
 class _Origin:

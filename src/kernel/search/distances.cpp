@@ -114,4 +114,18 @@ bool split_reals(const float *reals, std::size_t n_rows, std::size_t n_bits, std
     return finite && any_below;
 }
 
+void split_products(const float *numbers, std::size_t n_rows, std::size_t n_numbers, const std::uint16_t *columns,
+                    const float *weights, std::size_t n_bits, std::uint8_t *codes, float *sizes) {
+    for (std::size_t row = 0; row < n_rows; ++row, numbers += n_numbers)
+        for (std::size_t bit = 0; bit < n_bits; bit += 8, ++codes) {
+            unsigned byte = 0;
+            for (std::size_t i = bit; i < std::min(bit + 8, n_bits); ++i, ++sizes) {
+                const float real = numbers[columns[i]] * weights[i];
+                byte |= (real > 0 ? 0x80u : 0u) >> (i - bit);
+                *sizes = std::abs(real);
+            }
+            *codes = static_cast<std::uint8_t>(byte);
+        }
+}
+
 }  // namespace bitrank

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 
 #include "parallel.hpp"
 #include "pass.hpp"
@@ -210,14 +211,16 @@ void estimate(const Whole &task, const Layout &layout, const Estimates &estimate
         std::nth_element(hits.begin(), hits.begin() + static_cast<std::ptrdiff_t>(k), hits.end());
         hits.resize(k);
     }
-    const double *terms = estimates.terms + 3 * q;
+    double totals[8] = {};
+    for (std::size_t i = 0; i < weights.size(); ++i) totals[i % 8] += weights[i];
+    const double *terms = estimates.terms + 3 * q, third = std::accumulate(totals, totals + 8, terms[2]);
     for (Hit &hit : hits) {
         double f = estimates.low;
         if (estimates.n_tail) {
             const std::uint8_t *end = rest_of(task, layout, hit.row) + n_rest;
             f += estimates.step * (estimates.n_tail == 1 ? end[-1] : end[-2] * 256 + end[-1]);
         }
-        const double value = terms[0] + terms[1] * (terms[2] - 2.0 * hit.distance) / f;
+        const double value = terms[0] + terms[1] * (third - 2.0 * hit.distance) / f;
         hit.distance = static_cast<float>(estimates.root ? std::sqrt(std::max(value, 0.0)) : value);
     }
     std::sort(hits.begin(), hits.end());

@@ -85,9 +85,9 @@ struct Whole {
 // n_queries x n_columns.
 void score(const Whole &task, const std::int64_t *rows, std::size_t n_columns, float *out);
 
-// What turns distances by whole codes into estimated ones: first + second * (third - 2 * distance) / f. f is stored at the
-// end of a code, as so many steps above the lowest. Distances are summed in float32 by half bytes: high halves, then low
-// ones, of the bytes in blocks, and then of the rest.
+// What turns products of queries and the ±1 of whole codes into estimated distances: first + second * (third + product) / f.
+// f is stored at the end of a code, as so many steps above the lowest. A product is the sum of all weights less twice the
+// distance, which is summed in float32 by half bytes: high halves, then low ones, of the bytes in blocks, then of the rest.
 struct Estimates {
     std::size_t n_tail;   // bytes of f: 0, 1 or 2
     double low, step;
