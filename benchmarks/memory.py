@@ -100,7 +100,7 @@ class Data:
         plain = moment.linear(moment.plain(None, vectors))
         found = remembering.judge(moment, judgements, taught, plain, False, seed)
         if found.offset is not None:
-            collection._remember(judgements, judged=True)
+            collection._change_memory(remembering.change_of(judgements, judged=True))
             collection._use("pairs", None, {"memory": found.offset})
         return collection, found
 

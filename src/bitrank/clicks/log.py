@@ -277,14 +277,15 @@ def pages_from_log(
 ) -> Iterator[tuple[LoggedPage, Page]]:
     """Look up the codes of logged pages, in order.
 
-    Items that the collection lacks are left out, and so are pages of which it lacks the query or all items.
+    Items that the collection lacks are left out, and so are pages of which it lacks the query or all items. Logs write
+    texts of digits as numbers: a number that is no id stands for its text.
 
     Parameters
     ----------
     logged_pages : iterable of LoggedPage
         They are yielded with the items that are left.
     codes : packed codes of the collection
-    ids : int array, one per code; 0 to n - 1 by default
+    ids : array, one per code; 0 to n - 1 by default
     n_bits : int
     project : callable, optional
         `project` of the hasher; needed where queries are vectors.
@@ -308,7 +309,13 @@ def pages_from_log(
             raise ValueError("queries are vectors: a hasher is needed to turn them into codes")
         return np.asarray(project(np.asarray([query["vector"]], np.float32)), np.float32)
 
+    def id_of(item: Any) -> Any:
+        return item if item in rows else str(item)
+
     for logged in logged_pages:
+        query = logged.query | ({"item": id_of(logged.query["item"])} if "item" in logged.query else {})
+        shown, clicked = list(map(id_of, logged.shown)), list(map(id_of, logged.clicked))
+        logged = logged._replace(query=query, shown=shown, clicked=clicked)
         places = [place for place, item in enumerate(logged.shown) if item in rows]
         if not places or ("item" in logged.query and logged.query["item"] not in rows):
             continue
@@ -316,7 +323,16 @@ def pages_from_log(
         clicked = [item for item in logged.clicked if item in rows]
         left = logged._replace(shown=shown, explored=explored, clicked=clicked)
         shown_codes = codes[[rows[item] for item in shown]]
-        yield left, Page(code_of(logged.query), shown_codes, np.isin(shown, clicked), np.array(explored), logged.client)
+        yield (
+            left,
+            Page(
+                code_of(logged.query),
+                shown_codes,
+                np.array([i in clicked for i in shown]),
+                np.array(explored),
+                logged.client,
+            ),
+        )
 
 
 class LoggedPairs(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import copy
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bitrank.collection.drift import Cost, Fit
 from bitrank.collection.planes import PlaneQueries
 from bitrank.core.checks import check_count
 from bitrank.core.codes import sample_rows
@@ -15,6 +17,7 @@ from bitrank.index import Index
 
 if TYPE_CHECKING:
     from bitrank.hashing import BitPlanes
+    from bitrank.hashing.hasher import Hasher
 
 DEFAULT_BITS = 4.0
 _TRIED = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)  # bits per dimension
@@ -25,14 +28,62 @@ _OF_NUMBERS = 16  # bits per code beside those of the dimensions
 Matrix = npt.NDArray[Any]
 
 
-class Cost(NamedTuple):
-    """What a number of bits per dimension costs and gives, on held-out rows."""
+def fit_hasher(
+    vectors: Matrix,
+    queries: Matrix | None,
+    hasher: Hasher | None,
+    wishes: dict[str, Any],
+    metric: Any,
+    random_state: int | None,
+) -> tuple[Any, Fit | None]:
+    """A fitted hasher, the one that is given or `BitPlanes` by a wish, and what numbers of bits cost.
 
-    bits: float
-    n_bytes: int  # per item
-    n_scanned: int  # bytes of them
-    recall: float  # of the ten nearest vectors
-    error: float  # share of the vectors' variance that the codes do not hold
+    Parameters
+    ----------
+    wishes : dict
+        bits, bytes and float_recall as `Collection.from_vectors` takes them, of which one may be other than None.
+    """
+    from bitrank.hashing import BitPlanes
+
+    wished = [name for name, wish in wishes.items() if wish is not None]
+    if wished and hasher is not None:
+        raise ValueError(f"{wished[0]} must be None for a hasher, which has its own, got both")
+    if len(wished) > 1:
+        raise ValueError(f"from_vectors must get one wish, got {' and '.join(wished)}")
+    if hasher is not None:
+        return _fitted(hasher, vectors), None
+    if len(vectors) < 2:
+        raise ValueError(f"X must hold at least two rows, whose values choose the thresholds, got {len(vectors)}")
+    n_bytes, float_recall = wishes["bytes"], wishes["float_recall"]
+    if float_recall is not None:
+        check_float_recall(float_recall)
+    bits = DEFAULT_BITS if wishes["bits"] is None else wishes["bits"]
+    bits = bits if n_bytes is None else bits_for(n_bytes, vectors.shape[1])
+    planes = BitPlanes(bits, metric, random_state).fit(vectors)
+    table = costs(planes, vectors, queries)
+    enough = bits if float_recall is None else bits_of_recall(table, float_recall)
+    if enough != bits:
+        planes = BitPlanes(enough, metric, random_state).fit_family(vectors, planes.family_)
+    return planes, Fit(table, planes.error(held_out(vectors, None)[0])) if table else None
+
+
+def _fitted(hasher: Any, vectors: Matrix) -> Any:
+    """A hasher that was fitted on vectors like these, or a copy of it that is fitted on these."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    from bitrank.hashing.hasher import Hasher
+
+    if not isinstance(hasher, Hasher):
+        raise ValueError(f"hasher must be a Hasher, got {hasher!r:.60}")
+    try:
+        check_is_fitted(hasher, "n_bits_")
+    except NotFittedError:
+        return copy.deepcopy(hasher).fit(vectors)
+    n_features = hasher.n_features_in_
+    if n_features != vectors.shape[1]:
+        raise ValueError(f"X must have the {n_features} columns that the hasher was fitted on, got {vectors.shape[1]}")
+    return hasher
 
 
 def costs(like: BitPlanes, vectors: Matrix, queries: Matrix | None) -> list[Cost]:
@@ -107,14 +158,3 @@ def bits_of_recall(table: list[Cost], float_recall: float) -> float:
     """The fewest bits per dimension that reach a recall, or the most where none do."""
     reached = [cost.bits for cost in table if cost.recall >= float_recall]
     return reached[0] if reached else table[-1].bits if table else DEFAULT_BITS
-
-
-def recall_lost(table: list[Cost], bits: float, error: float) -> float:
-    """Recall that items lose of whose variance the codes miss this share, by what fewer bits lose on held-out rows."""
-    if not table:
-        return 0.0
-    rows = sorted(table, key=lambda cost: cost.error)
-    errors, recalls = [cost.error for cost in rows], [cost.recall for cost in rows]
-    own = float(np.interp(bits, [cost.bits for cost in table], [cost.recall for cost in table]))
-    more = [*errors, max(1.0, errors[-1] + 1e-6)], [*recalls, 0.0]
-    return max(0.0, own - float(np.interp(error, *more)))

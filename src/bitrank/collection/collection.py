@@ -18,11 +18,12 @@ import numpy.typing as npt
 
 from bitrank.collection import folder as files
 from bitrank.collection import promises, remembering
+from bitrank.collection.drift import Drift, Fit
 from bitrank.collection.folder import Change, State, Stored
 from bitrank.collection.ids import AnyIds, ItemIds, Names, Numbers, as_values, is_numbers
 from bitrank.collection.moment import Lazy, Moment
 from bitrank.collection.planes import PlaneQueries
-from bitrank.collection.report import PLAIN, CollectionReport, Drift, Learned, Version
+from bitrank.collection.report import PLAIN, CollectionReport, Learned, Version
 from bitrank.collection.results import CollectionResults, Explanation
 from bitrank.collection.vectors import GivenVectors, check_vectors
 from bitrank.core.arrays import to_array
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 METRICS = ("cosine", "dot", "l2")
 _MOST_VERSIONS = 10
-_FEWEST_ADDED, _MOST_LOST = 100, 0.02  # items that were added, and recall that they may lose before a warning
 
 
 class Collection:
@@ -81,7 +81,7 @@ class Collection:
         self._versions: tuple[tuple[Version, Lazy | None], ...] = ((PLAIN, None),)
         self._learned: Learned | None = None
         self._recall: float | None = None
-        self._fit: dict[str, Any] = {}  # what numbers of bits cost, and errors of items that were fitted and added
+        self._fit: Fit | None = None
         self._vectors = GivenVectors()
         self._state: State | None = None  # of the folder that holds this, but for the changes since
         self._changes: list[Change] | None = []  # None: too many for the journal
@@ -146,62 +146,24 @@ class Collection:
         >>> Collection.from_vectors([[0.5, -2.0], [1.0, 0.25], [-1.0, 0.5]], hasher=SignBits())
         Collection(3 items of 2 bits from 2 dimensions, plain ranking)
         """
-        from sklearn.exceptions import NotFittedError
-        from sklearn.utils.validation import check_is_fitted
-
         from bitrank.collection import choosing
-        from bitrank.hashing import BitPlanes
-        from bitrank.hashing.hasher import Hasher
 
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {METRICS}, got {metric!r}")
-        wishes = {"bits": bits, "bytes": bytes, "float_recall": float_recall}
-        wished = [name for name, wish in wishes.items() if wish is not None]
-        if wished and hasher is not None:
-            raise ValueError(f"{wished[0]} must be None for a hasher, which has its own, got both")
-        if len(wished) > 1:
-            raise ValueError(f"from_vectors must get one wish, got {' and '.join(wished)}")
         vectors = check_vectors(X, "X")
-        if len(vectors) < 2 and hasher is None:
-            raise ValueError(f"X must hold at least two rows, whose values choose the thresholds, got {len(vectors)}")
         asked = None if queries is None else check_vectors(queries, "queries")
         if asked is not None and asked.shape[1] != vectors.shape[1]:
             raise ValueError(f"queries must have {vectors.shape[1]} columns, as X has, got {asked.shape[1]}")
-        _check_seed(random_state)
-        if float_recall is not None:
-            choosing.check_float_recall(float_recall)
-        if bytes is not None:
-            bits = choosing.bits_for(bytes, vectors.shape[1])
-        bits = choosing.DEFAULT_BITS if bits is None else bits
-        chosen: Any = BitPlanes(bits, metric, random_state) if hasher is None else hasher  # type: ignore[arg-type]
-        if not isinstance(chosen, Hasher):
-            raise ValueError(f"hasher must be a Hasher, got {hasher!r:.60}")
-        try:
-            check_is_fitted(chosen, "n_bits_")
-            if chosen.n_features_in_ != vectors.shape[1]:
-                raise ValueError(
-                    f"X must have the {chosen.n_features_in_} columns that the hasher was fitted on, "
-                    f"got {vectors.shape[1]}"
-                )
-        except NotFittedError:
-            chosen = copy.deepcopy(chosen).fit(vectors)
-        table = choosing.costs(chosen, vectors, asked) if isinstance(chosen, BitPlanes) and hasher is None else []
-        if float_recall is not None and choosing.bits_of_recall(table, float_recall) != bits:
-            planes = BitPlanes(choosing.bits_of_recall(table, float_recall), metric, random_state)  # type: ignore[arg-type]
-            chosen = planes.fit_family(vectors, chosen.family_)
-        index = _new_index(chosen)
+        wishes = {"bits": bits, "bytes": bytes, "float_recall": float_recall}
+        made, fit = choosing.fit_hasher(vectors, asked, hasher, wishes, metric, _check_seed(random_state))
+        index = _new_index(made)
         known, numbers = _start_ids(ids, len(vectors), index)
-        index.add(chosen.transform(vectors), numbers)
+        index.add(made.transform(vectors), numbers)
         n_dimensions = int(vectors.shape[1])
-        collection = cls(
-            index, known, hasher=chosen, n_dimensions=n_dimensions, metric=metric, random_state=random_state
-        )
+        collection = cls(index, known, hasher=made, n_dimensions=n_dimensions, metric=metric, random_state=random_state)
         collection._may_make_cells(cells)
-        collection._vectors = GivenVectors(((numbers, vectors),))
-        collection._recall = choosing.recall_on_held_out(chosen, vectors, metric, asked)
-        if table:
-            error = chosen.error(choosing.held_out(vectors, None)[0])
-            collection._fit = {"costs": [cost._asdict() for cost in table], "fitted": error, "added": 0.0, "n": 0}
+        collection._vectors, collection._fit = GivenVectors(((numbers, vectors),)), fit
+        collection._recall = choosing.recall_on_held_out(made, vectors, metric, asked)
         return collection
 
     @classmethod
@@ -652,7 +614,8 @@ class Collection:
                 self._facts_changed = True
                 if taught is not None and (offset is not None or self._moment.memory is not None):
                     judgements = remembering.judged_pairs(moment, self._moment, codes, taught, query_ids)
-                    self._remember(judgements if offset is not None else remembering.nothing(self.n_bits), judged=True)
+                    judgements = judgements if offset is not None else remembering.nothing(self.n_bits)
+                    self._change_memory(remembering.change_of(judgements, judged=True))
                 withdrawn = taught is not None and self._moment.lift_offset is not None
                 real_queries = learned_ranker is not None and asked is not None
                 if real_queries and self._moment.promises is not None:
@@ -737,7 +700,7 @@ class Collection:
             codes, memory = moment.codes_of(queries), moment.memory or Memory.empty(moment.n_bits)
             find = partial(moment.find, name="items")
             judgements = remembering.check_judgements(codes, items, grades, query_ids, pinned, memory, find)
-            self._remember(judgements)
+            self._change_memory(remembering.change_of(judgements))
             return judgements.names
 
     def judgements(self) -> list[dict[str, Any]]:
@@ -775,13 +738,11 @@ class Collection:
             unknown = [name for name in names if name not in memory.places]
             if unknown:
                 raise ValueError(f"queries must be ids of judged queries, got {unknown[0]!r}, which is none")
-            self._note(Change(np.empty(0, np.int64), None, {"forgotten": names}))
-            self._set(memory=memory.remove(names))
+            self._change_memory(Change(np.empty(0, np.int64), None, {"forgotten": names}))
 
-    def _remember(self, judgements: remembering.Judgements, judged: bool = False) -> None:
-        memory = self._moment.memory or Memory.empty(self.n_bits)
-        self._note(remembering.change_of(judgements, judged))
-        self._set(memory=remembering.remembered(memory, judgements, judged))
+    def _change_memory(self, change: Change) -> None:
+        self._note(change)
+        self._set(memory=remembering.changed(self._moment, change))
 
     def roll_back(self, number: int | None = None) -> Version:
         """Use an earlier version again, by default the one before; it becomes the newest version.
@@ -822,7 +783,7 @@ class Collection:
             metric=moment.metric,
             n_scanned=getattr(moment.index, "n_scanned", moment.n_bits),
             recall=self._recall,
-            costs=self._costs(),
+            costs=[] if self._fit is None else self._fit.costs,
             drift=self._drift(),
             version=moment.version,
             learned=self._learned,
@@ -927,8 +888,8 @@ class Collection:
         3
         """
         codes, vectors = self._read_items(X)
-        fitted: Any = self.hasher if self._fit and vectors is not None and len(vectors) else None
-        error = None if fitted is None else fitted.error(vectors)
+        hasher: Any = self.hasher
+        error = None if self._fit is None or vectors is None or not len(vectors) else hasher.error(vectors)
         with self._writing:
             moment, removed = self._moment, np.empty(0, np.int64)
             if replace and ids is not None:
@@ -942,8 +903,8 @@ class Collection:
             self._note(Change(numbers, codes, names))
             self._vectors = self._vectors.remove(removed).add(numbers, vectors)
             self._change_items(moment, len(codes) + len(removed))
-            if error is not None:
-                self._notice_drift(error, len(codes))
+            if error is not None and self._fit is not None:
+                self._notice_drift(self._fit.with_added(error, len(codes)))
 
     def _change_items(self, moment: Moment, n: int) -> None:
         """Search other items from now on, n of which are new or gone."""
@@ -953,29 +914,17 @@ class Collection:
             self._facts_changed = True
             self._set(measure=bool(kept.measured))
 
-    def _costs(self) -> list[Any]:
-        from bitrank.collection.choosing import Cost
-
-        return [Cost(**cost) for cost in self._fit.get("costs", ())]
-
     def _drift(self) -> Drift | None:
         """How much worse codes hold items that were added than those that they were fitted on."""
-        if not self._fit.get("n"):
-            return None
-        from bitrank.collection.choosing import recall_lost
-
         hasher: Any = self.hasher
-        lost = recall_lost(self._costs(), hasher.bits, self._fit["added"])
-        return Drift(self._fit["n"], self._fit["fitted"], self._fit["added"], lost)
+        return None if self._fit is None else self._fit.drift(hasher.bits)
 
-    def _notice_drift(self, error: float, n: int) -> None:
+    def _notice_drift(self, fit: Fit) -> None:
         """Take the error of new items into account, and warn when it first costs too much."""
-        before, total = self._drift(), self._fit["n"] + n
-        mean = (self._fit["added"] * self._fit["n"] + error * n) / total
-        self._fit, self._facts_changed = self._fit | {"added": mean, "n": total}, True
+        before = self._drift()
+        self._fit, self._facts_changed = fit, True
         drift = self._drift()
-        warned = before is not None and before.n >= _FEWEST_ADDED and before.lost > _MOST_LOST
-        if drift is not None and total >= _FEWEST_ADDED and drift.lost > _MOST_LOST and not warned:
+        if drift is not None and drift.is_large and not (before is not None and before.is_large):
             warnings.warn(f"{drift}; refit(vectors) makes the codes again", stacklevel=3)
 
     def refit(self, vectors: npt.ArrayLike) -> CollectionReport:
@@ -1022,7 +971,7 @@ class Collection:
             kept = moment.promises and promises.Promises()
             self._set(index=index, hasher=Lazy("hasher", new), memory=memory, promises=kept)
             self._vectors, self._recall = GivenVectors(), choosing.recall_on_held_out(new, X, moment.metric)
-            self._fit = self._fit and self._fit | {"fitted": new.error(X), "added": 0.0, "n": 0}
+            self._fit = self._fit and Fit(self._fit.costs, new.error(X))
             self._changes = None
             self._use("plain", None)
         return self.report()
@@ -1139,7 +1088,7 @@ class Collection:
         if facts["learned"] is not None:
             collection._learned = Learned.from_json(facts["learned"])
         collection._recall, collection._state = facts["recall"], state
-        collection._fit = facts.get("fit", {})
+        collection._fit = Fit.from_json(facts.get("fit", {}))
         collection.attachments, collection._attached = stored.attachments, dict(stored.attachments)
         rankers = {number: Lazy("ranker", data=data) for number, data in stored.rankers.items()}
         versions = [Version(**value) for value in facts["versions"]]
@@ -1224,7 +1173,7 @@ class Collection:
             "metric": moment.metric,
             "random_state": self._random_state,
             "recall": self._recall,
-            "fit": self._fit,
+            "fit": {} if self._fit is None else self._fit.to_json(),
             "ids": moment.ids.kind,
             "versions": [dataclasses.asdict(version) for version, _ in self._versions],
             "learned": None if self._learned is None else self._learned.to_json(),
@@ -1232,21 +1181,12 @@ class Collection:
         }
 
     def _to_store(self, moment: Moment) -> Stored:
-        ids: Any = None
-        if isinstance(moment.ids, Names):
-            ids = moment.ids.table.tolist()
-            live = set(moment.index.ids.tolist())
-            ids = [name if row in live else None for row, name in enumerate(ids)]
-            wrong = [name for name in ids if name is not None and not isinstance(name, str | int)]
-            if wrong:
-                raise ValueError(f"ids must be texts or whole numbers to be saved, got {wrong[0]!r:.60}")
-        elif isinstance(moment.ids, Numbers) and moment.ids.order is not None:
-            ids = moment.ids.order
         hasher = None if moment.hasher is None else moment.hasher.data()
         rankers = {number: ranker.data() for number, ranker in self._rankers().items()}
         index = moment.index if isinstance(moment.index, Index) else None
         memory = None if moment.memory is None else moment.memory.to_bytes()
         queries = None if moment.promises is None else moment.promises.to_bytes()
+        ids = moment.ids.to_store(moment.index)
         return Stored(index, self._facts(), ids, hasher, rankers, memory=memory, queries=queries)
 
 
@@ -1299,7 +1239,7 @@ def _replay(moment: Moment, changes: list[Change]) -> Moment:
     for change in changes:
         names = change.names
         if isinstance(names, dict) and "replaced" not in names:
-            moment = dataclasses.replace(moment, memory=remembering.replay(change, moment.memory, moment.n_bits))
+            moment = dataclasses.replace(moment, memory=remembering.changed(moment, change))
         elif change.codes is not None:
             moment, _ = moment.with_items(change.codes, change.numbers if names is None else names, replaced)
             replaced = None

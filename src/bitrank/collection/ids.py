@@ -77,6 +77,10 @@ class Numbers:
         """Ids without some."""
         return self if self.order is None else Numbers(self.order[~np.isin(self.order, numbers)])
 
+    def to_store(self, index: Index) -> Ids | None:
+        """What a folder holds: their order, unless they ascend."""
+        return self.order
+
 
 class Names:
     """Hashable values of any kind; the index holds their row numbers, counted from the first item ever added."""
@@ -155,6 +159,15 @@ class Names:
     def remove(self, numbers: Ids) -> Self:
         """The same: removed rows keep their place in the table, which nobody finds."""
         return self
+
+    def to_store(self, index: Index) -> list[Any]:
+        """What a folder holds: the ids of rows, None for those of removed items."""
+        live = set(index.ids.tolist())
+        ids = [name if row in live else None for row, name in enumerate(self.table.tolist())]
+        wrong = [name for name in ids if name is not None and not isinstance(name, str | int)]
+        if wrong:
+            raise ValueError(f"ids must be texts or whole numbers to be saved, got {wrong[0]!r:.60}")
+        return ids
 
     def _lookup(self) -> dict[Hashable, int]:
         if self._rows is None:

@@ -20,7 +20,6 @@ from bitrank.ranking.gate.folds import rare_rows
 from bitrank.ranking.gate.report import Report
 
 if TYPE_CHECKING:
-    from bitrank.clicks import LoggedPage
     from bitrank.collection.moment import Moment
     from bitrank.collection.planes import PlaneQueries
     from bitrank.ranking import Ranker
@@ -333,22 +332,10 @@ def _fit_clicks(ranker: Ranker, items: Items, evidence: Evidence, notes: list[st
         pages = list(read_log(pages))
     if not pages or not all(isinstance(page, LoggedPage) for page in pages):
         raise ValueError(f"clicks must be the path of a log, paths, or pages of a log, got {value!r:.60}")
-    rows = {name: row for row, name in enumerate(items.ids.tolist())}
-
-    def row(item: Any) -> int:  # logs write texts of digits as numbers
-        return rows.get(item, rows.get(str(item), -1))
-
-    numbered = [page._replace(**_with_rows(page, row)) for page in pages]
-    log = pairs_from_log(numbered, items.codes, None, items.n_bits, items.project)
+    log = pairs_from_log(pages, items.codes, items.ids, items.n_bits, items.project)
     if log.n_left_out:
         notes.append(f"{log.n_left_out} pages name nothing in the collection and were left out")
     _fit_checked_pairs(ranker, items.codes, log.pairs, log.queries)
-
-
-def _with_rows(page: LoggedPage, row: Callable[[Any], int]) -> dict[str, Any]:
-    """Fields of a page with row numbers in place of ids."""
-    query = {"item": row(page.query["item"])} if "item" in page.query else page.query
-    return {"query": query, "shown": list(map(row, page.shown)), "clicked": list(map(row, page.clicked))}
 
 
 def _fit_unjudged(ranker: Ranker, items: Items, evidence: Evidence, notes: list[str]) -> None:

@@ -203,19 +203,14 @@ def change_of(judgements: Judgements, judged: bool = False) -> Change:
     return Change(judgements.pairs, judgements.codes, {"judged": judgements.names, "by_gate": judged})
 
 
-def remembered(memory: Memory, judgements: Judgements, judged: bool) -> Memory:
-    """A memory with more judgements, and whether the gate has judged it with these."""
-    memory = memory.add(*judgements)
-    return memory.all_judged() if judged else memory
-
-
-def replay(change: Change, memory: Memory | None, n_bits: int) -> Memory:
-    """The memory after a change that the journal holds."""
+def changed(moment: Moment, change: Change) -> Memory:
+    """The memory after judgements were forgotten, or joined it, perhaps judged by a gate together with the others."""
     names: dict[str, Any] = change.names  # type: ignore[assignment]
-    memory = Memory.empty(n_bits) if memory is None else memory
+    memory = moment.memory or Memory.empty(moment.n_bits)
     if change.codes is None:
         return memory.remove(names["forgotten"])
-    return remembered(memory, Judgements(change.codes, names["judged"], change.numbers), names["by_gate"])
+    memory = memory.add(change.codes, names["judged"], change.numbers)
+    return memory.all_judged() if names["by_gate"] else memory
 
 
 def judgements(moment: Moment) -> list[dict[str, Any]]:

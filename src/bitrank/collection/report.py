@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
+from bitrank.collection.drift import Cost, Drift
 from bitrank.collection.promises import Curve
 from bitrank.ranking.gate.report import Line, Report
-
-if TYPE_CHECKING:
-    from bitrank.collection.choosing import Cost
 
 _FIGURES = {"map": "MAP", "p10": "P@10", "ndcg10": "nDCG@10", "new_ndcg10": "nDCG@10 of unjudged items"}
 
@@ -97,26 +95,6 @@ class MemoryReport(NamedTuple):
         )
         pinned = f"; {self.n_pinned} items are pinned" if self.n_pinned and self.offset is not None else ""
         return out + pinned + (f"; no gate has judged {self.n_unjudged} of them" if self.n_unjudged else "")
-
-
-class Drift(NamedTuple):
-    """How much worse codes hold the items that were added than those that they were fitted on.
-
-    Examples
-    --------
-    >>> print(Drift(500, 0.01, 0.04, 0.031))
-    500 added items: codes miss 4.0% of their variance, 1.0% of the fitted items', about .031 of recall
-    """
-
-    n: int
-    fitted: float  # share of the variance around the centre that codes do not hold
-    added: float
-    lost: float  # recall of the added items, by what as much of a share costs on held-out rows
-
-    def __str__(self) -> str:
-        lost = f"{self.lost:.3f}".removeprefix("0")
-        shares = f"{self.added:.1%} of their variance, {self.fitted:.1%} of the fitted items'"
-        return f"{self.n} added items: codes miss {shares}, about {lost} of recall"
 
 
 @dataclass(frozen=True)
