@@ -25,11 +25,16 @@ def add_parser(commands: Any) -> None:
     )
     restore.add_argument("file", type=Path, help="file that `bitrank backup` wrote")
     for command, run in ((backup, _backup), (restore, _restore)):
-        target = command.add_mutually_exclusive_group(required=True)
-        target.add_argument("--data", type=Path, help="folder of the database, as of `bitrank serve`")
-        target.add_argument("--db", metavar="URL", help="postgresql://… instead")
+        add_database(command)
         add_json(command)
         command.set_defaults(run=run)
+
+
+def add_database(command: argparse.ArgumentParser) -> None:
+    """Add --data and --db, of which one must be there."""
+    target = command.add_mutually_exclusive_group(required=True)
+    target.add_argument("--data", type=Path, help="folder of the database, as of `bitrank serve`")
+    target.add_argument("--db", metavar="URL", help="postgresql://… instead")
 
 
 def _backup(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from bitrank.cli.backup import add_database, url_of
 from bitrank.cli.output import add_json, print_facts
 from bitrank.cli.weights import TOKEN_NOTE, environment_token
 from bitrank.clicks import read_log, write_log
@@ -39,9 +40,7 @@ def add_parser(commands: Any) -> None:
         description="Forget answered pages beyond these limits, as `bitrank serve` does now and then by its own; a "
         "service may go on meanwhile. The busiest clients lose their oldest pages first. The file of SQLite shrinks.",
     )
-    target = prune.add_mutually_exclusive_group(required=True)
-    target.add_argument("--data", type=Path, help="folder of the database, as of `bitrank serve`")
-    target.add_argument("--db", metavar="URL", help="postgresql://… instead")
+    add_database(prune)
     prune.add_argument("--pages", type=int, default=0, help="pages to keep per profile")
     prune.add_argument("--days", type=float, default=0.0, help="days to keep pages for")
     prune.add_argument("--bytes", type=int, default=0, help="bytes of pages to keep per profile, about")
@@ -67,7 +66,6 @@ def _import(arguments: argparse.Namespace) -> int:
 
 def _prune(arguments: argparse.Namespace) -> int:
     import_extra("sqlalchemy", "service")
-    from bitrank.cli.backup import url_of
     from bitrank.service.settings import Retention, Settings
     from bitrank.service.store import Store
 

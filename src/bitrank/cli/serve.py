@@ -231,23 +231,19 @@ def _serve_from(arguments: argparse.Namespace, stack: ExitStack) -> int:
 def _settings(arguments: argparse.Namespace) -> Settings:
     from bitrank.service.settings import Retention, Settings
 
+    named = ("explore", "rate", "recall", "learn_imported", "canary", "access_log")
     return Settings(
-        explore=arguments.explore,
-        rate=arguments.rate,
-        recall=arguments.recall,
-        learn_imported=arguments.learn_imported,
+        **{name: getattr(arguments, name) for name in named},
         token=_token(arguments.token_file, "BITRANK_TOKEN"),
         admin_token=_token(arguments.admin_token_file, "BITRANK_ADMIN_TOKEN"),
         image_origins=tuple(arguments.image_origin),
         proxies=tuple(arguments.proxy),
-        canary=arguments.canary,
         auto_rollback=not arguments.no_auto_rollback,
         min_clients=_min_clients(arguments),
         retention=Retention(
             arguments.keep_pages, arguments.keep_days, arguments.keep_bytes, arguments.keep_client_pages
         ),
         sessions=arguments.clients == "session",
-        access_log=arguments.access_log,
     )
 
 

@@ -34,15 +34,9 @@ def fit_hasher(
     hasher: Hasher | None,
     wishes: dict[str, Any],
     metric: Any,
-    random_state: int | None,
+    seed: int | None,
 ) -> tuple[Any, Fit | None]:
-    """A fitted hasher, the one that is given or `BitPlanes` by a wish, and what numbers of bits cost.
-
-    Parameters
-    ----------
-    wishes : dict
-        bits, bytes and float_recall as `Collection.from_vectors` takes them, of which one may be other than None.
-    """
+    """A fitted hasher, the one that is given or `BitPlanes` by a wish of the caller, and what numbers of bits cost."""
     from bitrank.hashing import BitPlanes
 
     wished = [name for name, wish in wishes.items() if wish is not None]
@@ -59,11 +53,11 @@ def fit_hasher(
         check_float_recall(float_recall)
     bits = DEFAULT_BITS if wishes["bits"] is None else wishes["bits"]
     bits = bits if n_bytes is None else bits_for(n_bytes, vectors.shape[1])
-    planes = BitPlanes(bits, metric, random_state).fit(vectors)
+    planes = BitPlanes(bits, metric, seed).fit(vectors)
     table = costs(planes, vectors, queries)
     enough = bits if float_recall is None else bits_of_recall(table, float_recall)
     if enough != bits:
-        planes = BitPlanes(enough, metric, random_state).fit_family(vectors, planes.family_)
+        planes = BitPlanes(enough, metric, seed).fit_family(vectors, planes.family_)
     return planes, Fit(table, planes.error(held_out(vectors, None)[0])) if table else None
 
 
@@ -80,9 +74,9 @@ def _fitted(hasher: Any, vectors: Matrix) -> Any:
         check_is_fitted(hasher, "n_bits_")
     except NotFittedError:
         return copy.deepcopy(hasher).fit(vectors)
-    n_features = hasher.n_features_in_
-    if n_features != vectors.shape[1]:
-        raise ValueError(f"X must have the {n_features} columns that the hasher was fitted on, got {vectors.shape[1]}")
+    n = hasher.n_features_in_
+    if n != vectors.shape[1]:
+        raise ValueError(f"X must have the {n} columns that the hasher was fitted on, got {vectors.shape[1]}")
     return hasher
 
 

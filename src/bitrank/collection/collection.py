@@ -85,9 +85,7 @@ class Collection:
         self._vectors = GivenVectors()
         self._state: State | None = None  # of the folder that holds this, but for the changes since
         self._changes: list[Change] | None = []  # None: too many for the journal
-        self._facts_changed = False
         self.attachments: dict[str, bytes] = {}
-        self._attached: dict[str, bytes] = {}  # those that the folder holds
         self._make_locks()
 
     def _make_locks(self) -> None:
@@ -611,7 +609,6 @@ class Collection:
                 learned_ranker = learned_ranker if judged.use in ("vector", "both") else None
             with self._writing:
                 self._learned = learned
-                self._facts_changed = True
                 if taught is not None and (offset is not None or self._moment.memory is not None):
                     judgements = remembering.judged_pairs(moment, self._moment, codes, taught, query_ids)
                     judgements = judgements if offset is not None else remembering.nothing(self.n_bits)
@@ -838,7 +835,7 @@ class Collection:
                 index = promises.make_cells(index, self.hasher, self._random_state)
                 kept = promises.Promises(kept.queries)
             self._set(measure=True, index=index, promises=kept.with_queries(queries))
-            self._changes, self._facts_changed = None, True
+            self._changes = None
 
     def _may_make_cells(self, cells: str | None) -> None:
         if cells not in (None, "auto"):
@@ -859,7 +856,6 @@ class Collection:
         if not promises.is_ready(self._moment):
             with self._writing:
                 self._set(measure=True)
-                self._facts_changed = True
 
     def _set(self, *, measure: bool = False, **changes: Any) -> None:
         """Search another moment from now on, one that knows what its ranking must read for a promise of recall."""
@@ -910,9 +906,7 @@ class Collection:
         """Search other items from now on, n of which are new or gone."""
         kept = moment.promises and moment.promises.changed(n)
         self._moment = dataclasses.replace(moment, promises=kept)
-        if kept is not None:
-            self._facts_changed = True
-            self._set(measure=bool(kept.measured))
+        self._set(measure=kept is not None and bool(kept.measured))
 
     def _drift(self) -> Drift | None:
         """How much worse codes hold items that were added than those that they were fitted on."""
@@ -922,7 +916,7 @@ class Collection:
     def _notice_drift(self, fit: Fit) -> None:
         """Take the error of new items into account, and warn when it first costs too much."""
         before = self._drift()
-        self._fit, self._facts_changed = fit, True
+        self._fit = fit
         drift = self._drift()
         if drift is not None and drift.is_large and not (before is not None and before.is_large):
             warnings.warn(f"{drift}; refit(vectors) makes the codes again", stacklevel=3)
@@ -1027,29 +1021,16 @@ class Collection:
         """
         target = Path(path)
         with self._writing:
-            state, moment = self._state, self._moment
-            here = state is not None and state.folder.resolve() == target.resolve()
+            state = self._state if self._state is not None and self._state.is_at(target) else None
             attachments = dict(self.attachments)
             wrong = [each for each in attachments.items() if list(map(type, each)) != [str, bytes]]
             if wrong:
                 raise ValueError(f"attachments must be bytes by name, got {wrong[0]!r:.60}")
-            if (
-                state is not None
-                and here
-                and not replace
-                and self._changes is not None
-                and all(attachments.get(name) is data for name, data in self._attached.items())
-                and (target / files.META).exists()
-            ):
-                new = {name: data for name, data in attachments.items() if name not in self._attached}
-                facts = self._facts() if self._facts_changed else None
-                self._state = files.append(state, self._changes, facts, self._rankers(), new)
-                self._changes, self._facts_changed, self._attached = [], False, attachments
-                return
-            stored = self._to_store(moment)
-            stored.attachments = attachments
-            self._state = files.write(target, stored, state if here else None, replace=replace)
-            self._changes, self._facts_changed, self._attached = [], False, attachments
+            if state is None or replace or self._changes is None or not state.keeps(attachments):
+                self._state = files.write(target, self._to_store(attachments), state, replace=replace)
+            else:
+                self._state = files.append(state, self._changes, self._facts(), self._rankers(), attachments)
+            self._changes = []
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, mmap: bool = True, engine: Engine | None = None) -> Self:
@@ -1089,7 +1070,7 @@ class Collection:
             collection._learned = Learned.from_json(facts["learned"])
         collection._recall, collection._state = facts["recall"], state
         collection._fit = Fit.from_json(facts.get("fit", {}))
-        collection.attachments, collection._attached = stored.attachments, dict(stored.attachments)
+        collection.attachments = dict(stored.attachments)
         rankers = {number: Lazy("ranker", data=data) for number, data in stored.rankers.items()}
         versions = [Version(**value) for value in facts["versions"]]
         collection._versions = tuple((version, rankers.get(str(version.number))) for version in versions)
@@ -1149,7 +1130,6 @@ class Collection:
             version = Version(number, kind, type(learned).__name__, float(learned.blend_), version.facts)
         self._versions = (*self._versions, (version, ranker))[-_MOST_VERSIONS:]
         self._set(measure=True, version=version, ranker=ranker)
-        self._facts_changed = True
         return version
 
     # Files -----------------------------------------------------------------------------------------------------------
@@ -1180,14 +1160,15 @@ class Collection:
             "promises": None if moment.promises is None else moment.promises.to_json(),
         }
 
-    def _to_store(self, moment: Moment) -> Stored:
+    def _to_store(self, attachments: dict[str, bytes]) -> Stored:
+        moment = self._moment
         hasher = None if moment.hasher is None else moment.hasher.data()
         rankers = {number: ranker.data() for number, ranker in self._rankers().items()}
         index = moment.index if isinstance(moment.index, Index) else None
         memory = None if moment.memory is None else moment.memory.to_bytes()
         queries = None if moment.promises is None else moment.promises.to_bytes()
         ids = moment.ids.to_store(moment.index)
-        return Stored(index, self._facts(), ids, hasher, rankers, memory=memory, queries=queries)
+        return Stored(index, self._facts(), ids, hasher, rankers, [], attachments, memory, queries)
 
 
 _collections: weakref.WeakSet[Collection] = weakref.WeakSet()

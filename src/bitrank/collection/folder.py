@@ -66,6 +66,16 @@ class State(NamedTuple):
     token: str
     journal: int  # bytes
     rankers: frozenset[str]  # numbers of the versions whose rankers are there
+    facts: str  # as JSON
+    attachments: dict[str, bytes]
+
+    def is_at(self, folder: Path) -> bool:
+        """Return whether it is of this folder, which still exists."""
+        return self.folder.resolve() == folder.resolve() and (folder / META).exists()
+
+    def keeps(self, attachments: dict[str, bytes]) -> bool:
+        """Return whether no attachment changed since, but for new ones."""
+        return all(attachments.get(name) is data for name, data in self.attachments.items())
 
 
 class Change(NamedTuple):
@@ -126,29 +136,26 @@ def write(folder: Path, stored: Stored, expected: State | None, *, replace: bool
             raise
         sync(folder)
         _remove(folder, lambda name: token not in name)
-    return State(folder, token, 0, frozenset(stored.rankers))
+    return State(folder, token, 0, frozenset(stored.rankers), json.dumps(stored.facts), stored.attachments)
 
 
 def append(
-    state: State,
-    changes: list[Change],
-    facts: dict[str, Any] | None,
-    rankers: dict[str, Lazy],
-    attachments: dict[str, bytes],
+    state: State, changes: list[Change], facts: dict[str, Any], rankers: dict[str, Lazy], attachments: dict[str, bytes]
 ) -> State:
     """Append one record to the journal: changes of items, new attachments, and changed facts with new rankers."""
-    folder = state.folder
+    folder, text = state.folder, json.dumps(facts)
     with locked(folder):
         _check_state(folder, state, False)
-        if facts is None and not changes and not attachments:
+        new = [name for name in attachments if name not in state.attachments]
+        if text == state.facts and not changes and not new:
             return state
-        new = {} if facts is None else {number: rankers[number] for number in rankers.keys() - state.rankers}
-        contents = {f"ranker {number}": ranker.data() for number, ranker in new.items()}
-        contents |= {f"attachment {name}": data for name, data in attachments.items()}
+        contents = {f"ranker {number}": rankers[number].data() for number in rankers.keys() - state.rankers}
+        contents |= {f"attachment {name}": attachments[name] for name in new}
         entries = _write_files(folder, secrets.token_hex(8), contents)
         if entries:
             sync(folder)
-        record = {"changes": [change.names for change in changes], "facts": facts, "files": entries}
+        changed_facts = None if text == state.facts else facts
+        record = {"changes": [change.names for change in changes], "facts": changed_facts, "files": entries}
         arrays: Arrays = {f"numbers{place}": change.numbers for place, change in enumerate(changes)}
         arrays |= {f"codes{place}": change.codes for place, change in enumerate(changes) if change.codes is not None}
         content = io.BytesIO()
@@ -162,7 +169,7 @@ def append(
             file.flush()
             os.fsync(file.fileno())
     journal = state.journal + _HEADER.size + len(payload)
-    return state._replace(journal=journal, rankers=state.rankers | new.keys())
+    return State(folder, state.token, journal, state.rankers | rankers.keys(), text, attachments)
 
 
 def fits_journal(state: State, changes: list[Change], n_items: int, bytes_per_item: int) -> bool:
@@ -216,7 +223,7 @@ def _read(folder: Path, meta: dict[str, Any], mmap: bool) -> tuple[Stored, State
             stored.rankers[name.removeprefix("ranker ")] = _read_file(folder, entry)
         elif name.startswith("attachment "):
             stored.attachments[name.removeprefix("attachment ")] = _read_file(folder, entry)
-    return stored, State(folder, token, size, frozenset(stored.rankers))
+    return stored, State(folder, token, size, frozenset(stored.rankers), json.dumps(facts), stored.attachments)
 
 
 def _records(journal: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any], Arrays]]:

@@ -17,7 +17,7 @@ from bitrank.core.codes import sample_rows
 from bitrank.core.types import Queries
 from bitrank.index import Index
 from bitrank.index.cells import Axes
-from bitrank.index.reading import PROMISES, Calibration, check_recall
+from bitrank.index.reading import PROMISES, Calibration
 
 if TYPE_CHECKING:
     from bitrank.collection.moment import Moment
@@ -191,12 +191,7 @@ def reading(moment: Moment, asked: Any, is_own: bool, recall: float | None) -> d
     is_own : bool
         Whether the caller brought weights of their own, which nobody measured.
     """
-    check_recall(recall)
-    if recall is None:
-        return {}
-    if moment.promises is None:
-        raise ValueError(f"recall must be None for a collection without cells (see make_cells), got {recall!r}")
-    if not moment.index.has_cells:
+    if recall is None or moment.promises is None or not moment.index.has_cells:
         return {}
     measured = moment.promises.measured.get(_ranking(moment))
     if measured is None:  # fewer than two items

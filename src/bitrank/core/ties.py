@@ -58,12 +58,10 @@ def _keys(distances: npt.NDArray[Any], relevant: npt.NDArray[np.bool_]) -> npt.N
         # Adding zero makes -0.0 equal to 0.0.
         bits: npt.NDArray[Any] = (real + real.dtype.type(0)).view(np.uint32 if real.dtype.itemsize == 4 else np.uint64)
         if bits.max() > real.dtype.type(np.inf).view(bits.dtype):  # negative, or NaN
-            check_no_nan(distances)
             bits = dense_ranks(distances).astype(np.uint32)
     elif distances.dtype.kind != "f" and distances.min() >= 0 and distances.max() < 2**31:
         bits = distances.astype(np.uint32)
     else:
-        check_no_nan(distances)
         bits = dense_ranks(distances).astype(np.uint32)
     np.left_shift(bits, bits.dtype.type(1), out=bits)
     np.bitwise_or(bits, relevant, out=bits)

@@ -95,20 +95,17 @@ def masks(weights: npt.ArrayLike) -> Codes:
 
 def are_whole(weights: Weights) -> bool:
     """Whether all weights are whole numbers whose sums float32 holds exactly."""
-    return bool((weights == np.rint(weights)).all()) and _largest_sum(weights) < 1 << 24
+    sums = weights.sum(axis=-1, dtype=np.float64)
+    return bool((weights == np.rint(weights)).all() and sums.max(initial=0) < 1 << 24)
 
 
 def check_whole(weights: Weights) -> Weights:
     """Weights that are whole numbers whose sums float32 holds exactly."""
-    if (weights != np.rint(weights)).any():
-        raise ValueError("weights must be whole numbers, see bitrank.engines.quantize_weights, got others")
-    if _largest_sum(weights) >= 1 << 24:
-        raise ValueError("whole-number weights must have a sum below 2**24: use fewer bits in quantize_weights")
+    if not are_whole(weights):
+        raise ValueError(
+            "weights must be whole numbers with a sum below 2**24, see bitrank.engines.quantize_weights, got others"
+        )
     return weights
-
-
-def _largest_sum(weights: Weights) -> float:
-    return float(weights.sum(axis=-1, dtype=np.float64).max()) if weights.size else 0.0
 
 
 def distance_sql(column: str, query: Codes, weights: npt.ArrayLike, dialect: str) -> str:
