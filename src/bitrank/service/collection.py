@@ -22,7 +22,7 @@ from bitrank.service import images
 from bitrank.service.code_table import CodeTable, Sample, is_in
 from bitrank.service.engine_index import EngineIndex
 from bitrank.service.filtering import Filter
-from bitrank.service.sources import Description, Source, override
+from bitrank.service.sources import Description, Items, Overlay, Source
 from bitrank.service.store.items import Item, ItemStore
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Collection:
         self.calibration = source.calibration
         self._table = self._tabulate()
         self._added: dict[int, Description] = {}
+        self.items: Items = source.items
         self._shown: dict[int, Shown] = {}
         self._matching: dict[str, Ids] = {}
         self._applied, self._stale = 0, False
@@ -193,9 +194,7 @@ class Collection:
 
     def descriptions(self, ids: list[int]) -> list[Description]:
         """Look up titles, payloads, and images as addresses that a page can show."""
-        added = self._added
-        base = self.source.items.descriptions(ids)
-        return [_with_address(item, added.get(item, known)) for item, known in zip(ids, base, strict=True)]
+        return [_with_address(item, known) for item, known in zip(ids, self.items.descriptions(ids), strict=True)]
 
     def shown(self, ids: list[int]) -> list[Shown]:
         """Look up descriptions with the payload as JSON; those of recent items are remembered."""
@@ -210,22 +209,18 @@ class Collection:
             known[item] = title, image, msgspec.Raw(msgspec.json.encode(payload))
         return [known[item] for item in ids]
 
-    @property
-    def columns(self) -> frozenset[str]:
-        """Columns of the payloads."""
-        return self.source.items.columns.union(*(known.payload for known in self._added.values()))
-
     def matching(self, wanted: Filter) -> Ids:
         """Ids of the items whose payloads match a filter, ascending; those of recent filters are remembered."""
         key, known = wanted.model_dump_json(exclude_none=True), self._matching
         if key not in known:
-            unknown = wanted.columns() - self.columns
+            columns = self.items.columns
+            unknown = wanted.columns() - columns
             if unknown:
                 raise ValueError(
-                    f"filter must name columns of the items ({', '.join(sorted(self.columns)) or 'they have none'}), "
+                    f"filter must name columns of the items ({', '.join(sorted(columns)) or 'they have none'}), "
                     f"got {min(unknown)!r:.80}"
                 )
-            found = np.unique(override(self.source.items.matching(wanted), self._added, wanted))
+            found = np.unique(self.items.matching(wanted))
             if len(known) >= MAX_FILTERS:
                 known.pop(next(iter(known), ""), None)
             known[key] = found[is_in(found, self._table.ids)]
@@ -235,11 +230,10 @@ class Collection:
         """Read the picture of an item and its media type; None where the service has none."""
         if not self.has(item):
             raise UnknownItemError(f"no item {item} in this collection")
-        if item not in self._added:
-            picture = self.source.items.picture(item)
-            if picture is not None:
-                return picture
-        image = self._added.get(item, self.source.items.descriptions([item])[0]).image
+        picture = self.items.picture(item)
+        if picture is not None:
+            return picture
+        image = self.items.descriptions([item])[0].image
         if image is None or _is_url(image) or self.source.folder is None:
             return None
         path = images.confined(self.source.folder, image)
@@ -293,8 +287,7 @@ class Collection:
             return np.frombuffer(raw, np.uint8).reshape(-1, n_bytes(self.n_bits))
 
         # Descriptions come first and go last, so that a search never finds an item without one.
-        self._added = self._added | added
-        self._shown = {}
+        self.items, self._shown = Overlay(self.source.items, self._added | added), {}
         new, replaced, removed = ~gone & ~known, ~gone & known, gone & known
         if replaced.any():
             self.index.update(ids[replaced], codes(replaced))
@@ -306,6 +299,7 @@ class Collection:
         self._table = self._table.changed(
             ids[replaced], codes(replaced), ids[removed], ids[new][order], codes(new)[order]
         )
+        self.items = Overlay(self.source.items, added)
         self._added, self._shown, self._matching = added, {}, {}
 
     def _tabulate(self) -> CodeTable:

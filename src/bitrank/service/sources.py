@@ -114,7 +114,8 @@ def from_folder(
     source = _with_files(source, items, hasher, image_features, names)
     folded = collection.attachments.get(FOLDED)
     if names or folded:
-        source.items = CollectionItems(names, folded or b"[]", source.items)
+        later = {names.get(item, item): Description(*row) for item, *row in json.loads(folded or b"[]")}
+        source.items = Overlay(source.items, later, {number: str(name) for name, number in names.items()})
     return source
 
 
@@ -185,41 +186,46 @@ class DigitItems(Items):
         return (images.png(255 - self._data.images[item]), "image/png") if item < len(self._data.images) else None
 
 
-class CollectionItems(Items):
-    """Items of a collection, over those of a file: descriptions that were folded in, and ids as titles.
+class Overlay(Items):
+    """Items of which some have later descriptions.
 
     Parameters
     ----------
-    names : dict
-        The number of every id, where ids are no whole numbers; else empty.
-    folded : bytes
-        What `bitrank create --backup` kept with the collection.
     items : Items
+    later : dict
+        Descriptions by id; a picture that the items hold is not theirs.
+    titles : dict, optional
+        Titles of items that are described without one.
     """
 
-    def __init__(self, names: dict[Any, int], folded: bytes, items: Items) -> None:
-        rows = json.loads(folded)
-        self._titles = {number: str(name) for name, number in names.items()}
-        self._folded = {names.get(item, item): Description(*row) for item, *row in rows}
-        self._items = items
-        self.has_images = items.has_images or any(known.image is not None for known in self._folded.values())
-        self.columns = items.columns.union(*(known.payload for known in self._folded.values()))
+    def __init__(self, items: Items, later: dict[int, Description], titles: dict[int, str] | None = None) -> None:
+        self._items, self._later, self._titles = items, later, titles or {}
+        self.has_images = items.has_images or any(known.image is not None for known in later.values())
+
+    @cached_property
+    def columns(self) -> frozenset[str]:  # type: ignore[override]
+        """Columns of the payloads."""
+        return self._items.columns.union(*(known.payload for known in self._later.values()))
 
     def matching(self, wanted: Filter) -> Ids:
         """Ids of the items whose payloads match."""
-        return override(self._items.matching(wanted), self._folded, wanted)
+        ids = self._items.matching(wanted)
+        kept = ids[~np.isin(ids, list(self._later))] if self._later else ids
+        found = [item for item, known in self._later.items() if wanted.matches(known.payload)]
+        return np.concatenate([kept, np.array(found, np.int64)])
 
     def descriptions(self, ids: list[int]) -> list[Description]:
-        """Describe each item, by its id at least where that is no whole number."""
-        found = []
-        for item, described in zip(ids, self._items.descriptions(ids), strict=True):
-            known = self._folded.get(item, described)
-            found.append(known if known.title is not None else known._replace(title=self._titles.get(item)))
-        return found
+        """Describe each item."""
+        base, titles = self._items.descriptions(ids), self._titles
+        found = [self._later.get(item, known) for item, known in zip(ids, base, strict=True)]
+        return [
+            known._replace(title=titles[item]) if known.title is None and item in titles else known
+            for item, known in zip(ids, found, strict=True)
+        ]
 
     def picture(self, item: int) -> tuple[bytes, str] | None:
         """Read the picture of an item, where the items have one."""
-        return None if item in self._folded else self._items.picture(item)
+        return None if item in self._later else self._items.picture(item)
 
 
 class ParquetItems(Items):
@@ -277,13 +283,6 @@ class ParquetItems(Items):
         known = self._ids[at] == ids if len(self._ids) else np.zeros(len(ids), bool)
         rows = iter(self._table.take(self._order[at[known]]).to_pylist())
         return [_describe(next(rows)) if is_known else NO_DESCRIPTION for is_known in known]
-
-
-def override(ids: Ids, later: dict[int, Description], wanted: Filter) -> Ids:
-    """Ids that match a filter, where some items have later payloads."""
-    kept = ids[~np.isin(ids, list(later))] if later else ids
-    found = [item for item, known in later.items() if wanted.matches(known.payload)]
-    return np.concatenate([kept, np.array(found, np.int64)])
 
 
 def _describe(row: dict[str, Any]) -> Description:

@@ -44,7 +44,7 @@ def routes(service: Service) -> APIRouter:
             image_search=collection.source.vectorizer is not None,
             page_size=service.settings.page_size,
             explore=service.settings.explore,
-            columns=sorted(collection.columns),
+            columns=sorted(collection.items.columns),
         )
 
     @router.get("/items")
