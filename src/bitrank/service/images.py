@@ -88,12 +88,10 @@ def digit_vector(image: Image.Image) -> Vector:
         ink = 255 - ink
     if ink.shape == (28, 28):
         return _gray(ink).ravel()
-    drawn = ink > 64
-    if not drawn.any():
+    drawn = Image.fromarray(ink > 64).getbbox()
+    if drawn is None:
         return np.zeros(784, np.float32)
-    rows, columns = np.flatnonzero(drawn.any(axis=1)), np.flatnonzero(drawn.any(axis=0))
-    top, bottom, left, right = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
-    box = Image.fromarray(ink[top:bottom, left:right])
+    box = Image.fromarray(ink).crop(drawn)
     scale = 20 / max(box.size)
     box = box.resize((max(1, round(box.width * scale)), max(1, round(box.height * scale))), Image.Resampling.BOX)
     values = np.asarray(box, np.float64)

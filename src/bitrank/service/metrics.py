@@ -42,8 +42,20 @@ class Metrics:
             "bitrank_pages", "Answered pages received: new, or sent again", ["kind"], registry=self._registry
         )
         self._series: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self._gauges = CollectorRegistry()
-        self._gauges.register(_Gauges(read_gauges))
+        self._gauges, self._read_gauges = CollectorRegistry(), read_gauges
+        self._gauges.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the gauges."""
+        for name, text, labels, rows in self._read_gauges():
+            gauge = GaugeMetricFamily(f"bitrank_{name}", text, labels=labels)
+            for values, value in rows:
+                gauge.add_metric(values, value)
+            yield gauge
+
+    def describe(self) -> list[Metric]:
+        """Name no gauges, so that registration reads nothing yet."""
+        return []
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -104,18 +116,3 @@ class Observed:
             self._metrics.count_request(route, status, seconds)
             if self._log is not None:
                 self._log.write(scope, self._clients.address(scope), route, status, n_bytes, seconds)
-
-
-class _Gauges:
-    def __init__(self, read_gauges: Callable[[], Iterable[Gauge]]) -> None:
-        self._read = read_gauges
-
-    def collect(self) -> Iterator[Metric]:
-        for name, text, labels, rows in self._read():
-            gauge = GaugeMetricFamily(f"bitrank_{name}", text, labels=labels)
-            for values, value in rows:
-                gauge.add_metric(values, value)
-            yield gauge
-
-    def describe(self) -> list[Metric]:
-        return []  # so that registration reads nothing yet
