@@ -71,7 +71,7 @@ def popular_pairs(seed, n_bits=64):
     [
         QueryVectorRanker(n_steps=60, n_hidden=32, random_state=0),
         QueryAdaptiveRanker(n_steps=100, random_state=0),
-        RankingSVM(random_state=0),
+        RankingSVM(n_quadruplets=2000, random_state=0),
         *(
             pytest.param(ranker(random_state=0), marks=pytest.mark.slow, id=f"whole {ranker.__name__}")
             for ranker in (QueryVectorRanker, QueryAdaptiveRanker)

@@ -117,7 +117,7 @@ def test_rare_classes_are_asked_where_that_is_wanted():
 
 
 def test_imbalance_is_said():
-    codes, y = data((0.96, 0.04), n=1000)
+    codes, y = data((0.96, 0.04), n=500)
     collection = Collection.from_codes(codes, n_bits=N_BITS)
     notes = {
         scoring: collection.learn(labels=y, ranker=RankingSVM(scoring=scoring, n_quadruplets=500)).learned.notes
@@ -125,7 +125,7 @@ def test_imbalance_is_said():
     }
     assert "1 of 2 classes have " in " ".join(notes["guarded"])
     assert "scoring=" not in " ".join(notes["rare"])
-    balanced = collection.learn(labels=np.arange(1000) % 2, ranker=RankingSVM(n_quadruplets=500))
+    balanced = collection.learn(labels=np.arange(500) % 2, ranker=RankingSVM(n_quadruplets=500))
     assert "scoring=" not in str(balanced)
 
 
