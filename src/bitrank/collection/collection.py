@@ -402,7 +402,7 @@ class Collection:
             queries, scale = ranked = plain if asked is queries else remembering.linear(plain, queries)
             form = queries if isinstance(form, PlaneQueries) else form
         else:
-            scale = moment.scale_of(queries)
+            scale = moment.scale_of(queries) if similarity is None else remembering.constant_scale(len(queries))
         reads = promises.reading(moment, form, isinstance(Q, Queries), recall)
         found = moment.search(form, k, wanted, threads, similarity, reads)
         numbers, distances = found
@@ -411,23 +411,16 @@ class Collection:
             numbers, distances = lifted.ids, lifted.distances
         out = CollectionResults(moment.ids.of(numbers), distances)
         out.scale = scale
-        if similarity is not None:
-            out.scale = remembering.constant_scale(len(distances))
         if explain:
-            name = moment.version.ranker if similarity is None else None
+            name, lifts = moment.version.ranker if similarity is None else None, None
             trust = np.full(len(numbers), 0 if name is None else 1, np.float32) if trust is None else trust
-            out.explanation = Explanation(
-                trust,
-                [name if name and t > 0 else "plain" for t in trust.tolist()],
-                None,
-                np.ones(len(numbers)) if found.share is None else found.share,
-                promises.promised(reads),
-            )
+            ranking = [name if name and t > 0 else "plain" for t in trust.tolist()]
+            read = np.ones(len(numbers)) if found.share is None else found.share
             if lifted is not None:
                 lifts = remembering.explain(
                     moment, lifted, plain, lambda n: moment.search(queries, n, wanted, threads)[0]
                 )
-                out.explanation = out.explanation._replace(lifted=lifts)
+            out.explanation = Explanation(trust, ranking, lifts, read, promises.promised(reads))
         return out
 
     def search_examples(
@@ -1058,11 +1051,10 @@ class Collection:
                 return older  # type: ignore[return-value]
         stored, state = files.read(path, mmap)
         facts = stored.facts
-        if (stored.index is None) != (engine is not None):
-            needs = (
-                "the engine that holds the codes" if stored.index is None else "None, since the folder has the codes"
-            )
-            raise ValueError(f"engine must be {needs}, got {engine!r:.60}")
+        if stored.index is None and engine is None:
+            raise ValueError("engine must be the engine that holds the codes, got None")
+        if stored.index is not None and engine is not None:
+            raise ValueError(f"engine must be None, since the folder has the codes, got {engine!r:.60}")
         ids = Names.of_rows(stored.ids) if isinstance(stored.ids, list) else Numbers(stored.ids)
         collection = cls(engine if stored.index is None else stored.index, ids)  # type: ignore[arg-type]
         collection._random_state = facts["random_state"]

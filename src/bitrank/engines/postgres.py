@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 CHUNK = 1 << 16  # rows per message of COPY
 HEADER, TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
@@ -54,6 +55,17 @@ class _Table(NamedTuple):
     n_bits: int
     has_graph: bool
     n_scanned: int
+
+
+def in_transaction(
+    work: Callable[Concatenate[PostgresEngine, Connection[Any], P], T],
+) -> Callable[Concatenate[PostgresEngine, P], T]:
+    """Call a method with a connection in a transaction: that of the caller, or a new one, which is repeated once."""
+
+    def call(engine: PostgresEngine, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return engine._run(lambda connection: work(engine, connection, *arguments, **options))
+
+    return call
 
 
 class PostgresEngine(SqlEngine):
@@ -95,12 +107,12 @@ class PostgresEngine(SqlEngine):
     @property
     def n_bits(self) -> int:
         """Bits per code."""
-        return self._run(self._look).n_bits
+        return self._look().n_bits
 
     @property
     def n_scanned(self) -> int:
         """Bits that a search scans: all, but for codes in two parts."""
-        return self._run(self._look).n_scanned
+        return self._look().n_scanned
 
     def create(self, n_bits: int, n_scanned: int | None = None) -> None:
         """Create the table, and the extension of pgvector where that is missing; `n_scanned` as `Index` has it."""
@@ -111,69 +123,62 @@ class PostgresEngine(SqlEngine):
         rest = f", {self._rest} bit({n_bits - head}) NOT NULL" if head < n_bits else ""
         if rest and len(self._rest.encode()) > 65:
             raise ValueError(f"code_column must have at most 58 bytes for a rest beside it, got {self._names[2]!r}")
+        self._make(n_bits, head, rest)
 
-        def work(connection: Connection[Any]) -> None:
-            connection.execute(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})")
-            self._need_pgvector(connection)
-            connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._table} "
-                f"({self._id} bigint PRIMARY KEY, {self._code} bit({head}) NOT NULL{rest})"
-            )
-            stored = self._look(connection)
-            if stored.n_bits != n_bits:
-                raise ValueError(
-                    f"the table {self._table} must hold codes of {n_bits} bits, got one of {stored.n_bits}"
-                )
-            if stored.n_scanned != head:
-                raise ValueError(f"the table {self._table} must have heads of {head} bits, got {stored.n_scanned}")
-
-        self._run(work)
+    @in_transaction
+    def _make(self, connection: Connection[Any], n_bits: int, head: int, rest: str) -> None:
+        connection.execute(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})")
+        self._need_pgvector(connection)
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {self._table} "
+            f"({self._id} bigint PRIMARY KEY, {self._code} bit({head}) NOT NULL{rest})"
+        )
+        stored = self._look()
+        if stored.n_bits != n_bits:
+            raise ValueError(f"the table {self._table} must hold codes of {n_bits} bits, got one of {stored.n_bits}")
+        if stored.n_scanned != head:
+            raise ValueError(f"the table {self._table} must have heads of {head} bits, got {stored.n_scanned}")
 
     def _add(self, codes: Codes, ids: Ids) -> None:
-        def work(connection: Connection[Any]) -> None:
-            names, parts, _ = self._columns(self._look(connection))
-            columns = ", ".join(f"{name} bit({bits})" for name, bits in zip(names, parts, strict=True))
-            connection.execute(f"CREATE TEMP TABLE bitrank_new (id bigint, {columns}) ON COMMIT DROP")
-            with connection.cursor().copy("COPY pg_temp.bitrank_new FROM STDIN (FORMAT BINARY)") as copy:
-                copy.write(HEADER)
-                for start in progress(range(0, len(ids), CHUNK), label="adding codes"):
-                    copy.write(_rows(codes[start : start + CHUNK], ids[start : start + CHUNK], parts))
-                copy.write(TRAILER)
-            into, old, new = (", ".join(before + name for name in names) for before in ("", "old.", "excluded."))
-            connection.execute(
-                f"INSERT INTO {self._table} AS old ({self._id}, {into}) SELECT id, {into} FROM pg_temp.bitrank_new "
-                f"ON CONFLICT ({self._id}) DO UPDATE SET ({into}) = ROW({new}) "
-                f"WHERE ROW({old}) IS DISTINCT FROM ROW({new})"
-            )
-
         try:
-            self._run(work)
+            self._copy_in(codes, ids)
         except self._psycopg.errors.InvalidColumnReference:
             raise ValueError(f"to add codes, {self._id} of {self._table} must have a unique index") from None
 
-    def _remove(self, ids: Ids) -> None:
+    @in_transaction
+    def _copy_in(self, connection: Connection[Any], codes: Codes, ids: Ids) -> None:
+        names, parts, _ = self._columns()
+        columns = ", ".join(f"{name} bit({bits})" for name, bits in zip(names, parts, strict=True))
+        connection.execute(f"CREATE TEMP TABLE bitrank_new (id bigint, {columns}) ON COMMIT DROP")
+        with connection.cursor().copy("COPY pg_temp.bitrank_new FROM STDIN (FORMAT BINARY)") as copy:
+            copy.write(HEADER)
+            for start in progress(range(0, len(ids), CHUNK), label="adding codes"):
+                copy.write(_rows(codes[start : start + CHUNK], ids[start : start + CHUNK], parts))
+            copy.write(TRAILER)
+        into, old, new = (", ".join(before + name for name in names) for before in ("", "old.", "excluded."))
+        connection.execute(
+            f"INSERT INTO {self._table} AS old ({self._id}, {into}) SELECT id, {into} FROM pg_temp.bitrank_new "
+            f"ON CONFLICT ({self._id}) DO UPDATE SET ({into}) = ROW({new}) "
+            f"WHERE ROW({old}) IS DISTINCT FROM ROW({new})"
+        )
+
+    @in_transaction
+    def _remove(self, connection: Connection[Any], ids: Ids) -> None:
         numbers = ",".join(map(str, ids))
-        delete = f"DELETE FROM {self._table} WHERE {self._id} = ANY('{{{numbers}}}'::bigint[])"
-        self._run(lambda connection: connection.execute(delete))
+        connection.execute(f"DELETE FROM {self._table} WHERE {self._id} = ANY('{{{numbers}}}'::bigint[])")
 
-    def _optimize(self) -> None:
+    @in_transaction
+    def _optimize(self, connection: Connection[Any]) -> None:
         """Build the graph (HNSW) that finds candidates without a scan, and may miss some."""
+        if not self._look().has_graph:
+            self._need_pgvector(connection)
+            connection.execute(f"CREATE INDEX ON {self._table} USING hnsw ({self._code} bit_hamming_ops)")
+        connection.execute(f"ANALYZE {self._table}")
 
-        def work(connection: Connection[Any]) -> None:
-            if not self._look(connection).has_graph:
-                self._need_pgvector(connection)
-                connection.execute(f"CREATE INDEX ON {self._table} USING hnsw ({self._code} bit_hamming_ops)")
-            connection.execute(f"ANALYZE {self._table}")
-
-        self._run(work)
-
-    def _count(self) -> int:
-        def work(connection: Connection[Any]) -> int:
-            _, _, present = self._columns(self._look(connection))
-            row = connection.execute(f"SELECT count(*) FROM {self._table} WHERE {present}").fetchone()
-            return int(row[0]) if row else 0
-
-        return self._run(work)
+    @in_transaction
+    def _count(self, connection: Connection[Any]) -> int:
+        row = connection.execute(f"SELECT count(*) FROM {self._table} WHERE {self._columns()[2]}").fetchone()
+        return int(row[0]) if row else 0
 
     def close(self) -> None:
         """Close the connection."""
@@ -213,6 +218,7 @@ class PostgresEngine(SqlEngine):
         host, port = (parts.get(key) for key in ("host", "port"))
         return f"{host or 'localhost'}:{port or 5432}/{parts.get('dbname') or ''}"
 
+    @in_transaction
     def _look(self, connection: Connection[Any]) -> _Table:
         """The table as the server describes it, once per transaction."""
         if self._shape is not None:
@@ -232,8 +238,9 @@ class PostgresEngine(SqlEngine):
         self._shape = _Table(code[1] + (rest if kind == "bit" and code[1] % 8 == 0 else 0), code[2], code[1])
         return self._shape
 
-    def _columns(self, table: _Table) -> tuple[list[str], list[int], str]:
+    def _columns(self) -> tuple[list[str], list[int], str]:
         """Columns of a code, the bits in each, and the condition that there is one."""
+        table = self._look()
         rest = table.n_bits - table.n_scanned
         names, parts = [self._code, self._rest][: 1 + (rest > 0)], [table.n_scanned, rest]
         return names, parts[: len(names)], " AND ".join(f"{name} IS NOT NULL" for name in names)
@@ -268,7 +275,7 @@ class PostgresEngine(SqlEngine):
     def _in_parts(
         self, queries: Any, k: int, weights: Any, method: Method | None, candidates: int | None, shortlist: int | None
     ) -> Results:
-        n_bits, _, n_scanned = self._run(self._look)
+        n_bits, _, n_scanned = self._look()
         if n_scanned == n_bits:
             if shortlist is not None:
                 raise ValueError(f"shortlist must be None for a table without rests, got {shortlist!r}")
@@ -292,54 +299,44 @@ class PostgresEngine(SqlEngine):
         for ids, whole in super()._scan(codes, weights, n):
             yield ids, np.ascontiguousarray(whole[:, : codes.shape[1]])
 
-    def _fetch(self, codes: Codes, n: int) -> list[Fetched]:
-        def work(connection: Connection[Any]) -> list[Fetched]:
-            table = self._look(connection)
-            ties = f", {self._id}"
-            if table.has_graph:
-                ties = ""  # the graph has no second key
-                # Search on until there are n codes, past rows that were removed.
-                connection.execute(
-                    f"SET LOCAL hnsw.ef_search = {min(max(n, 40), MAX_EF_SEARCH)};"
-                    "SET LOCAL hnsw.iterative_scan = strict_order;"
-                    f"SET LOCAL hnsw.max_scan_tuples = {min(max(20_000, 20 * n), 2**31 - 1)};"
-                    "SET LOCAL hnsw.scan_mem_multiplier = 1000"
-                )
-            literals = (DIALECTS["postgresql"].code(code.tobytes().hex(), table.n_scanned) for code in codes)
-            orders = (f"{self._code} <~> {literal}{ties}" for literal in literals)
-            nearest = (self._nearest(connection, order, n) for order in orders)
-            return [(ids, np.ascontiguousarray(whole[:, : codes.shape[1]])) for ids, whole in nearest]
-
-        return self._run(work)
+    @in_transaction
+    def _fetch(self, connection: Connection[Any], codes: Codes, n: int) -> list[Fetched]:
+        table = self._look()
+        ties = f", {self._id}"
+        if table.has_graph:
+            ties = ""  # the graph has no second key
+            # Search on until there are n codes, past rows that were removed.
+            connection.execute(
+                f"SET LOCAL hnsw.ef_search = {min(max(n, 40), MAX_EF_SEARCH)};"
+                "SET LOCAL hnsw.iterative_scan = strict_order;"
+                f"SET LOCAL hnsw.max_scan_tuples = {min(max(20_000, 20 * n), 2**31 - 1)};"
+                "SET LOCAL hnsw.scan_mem_multiplier = 1000"
+            )
+        literals = (DIALECTS["postgresql"].code(code.tobytes().hex(), table.n_scanned) for code in codes)
+        nearest = (self._first(f"{self._code} <~> {literal}{ties}", n) for literal in literals)
+        return [(ids, np.ascontiguousarray(whole[:, : codes.shape[1]])) for ids, whole in nearest]
 
     def _ids(self) -> Ids:
-        def work(connection: Connection[Any]) -> Ids:
-            _, _, present = self._columns(self._look(connection))
-            query = f"SELECT {self._id}::bigint FROM {self._table} WHERE {self._id} IS NOT NULL AND {present}"
-            with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)") as copy:
-                data = b"".join(copy)
-            record = np.dtype([("fields", ">i2"), ("a", ">i4"), ("id", ">i8")])
-            return np.frombuffer(data[len(HEADER) : -len(TRAILER)], record)["id"].astype(np.int64)
-
-        return self._run(work)
+        return self._copy_out([], [])["id"].astype(np.int64)
 
     def _first(self, order: str, n: int, where: str = "TRUE") -> Fetched:
-        return self._run(lambda connection: self._nearest(connection, order, n, where))
-
-    def _nearest(self, connection: Connection[Any], order: str, n: int, where: str = "TRUE") -> Fetched:
-        """The first n rows in an order: fetched in binary, as records of one length."""
-        names, parts, present = self._columns(self._look(connection))
-        query = (
-            f"SELECT {self._id}::bigint, {', '.join(names)} FROM {self._table} WHERE {where} "
-            f"AND {self._id} IS NOT NULL AND {present} ORDER BY {order} LIMIT {n}"
-        )
-        with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)") as copy:
-            data = b"".join(copy)
-        rows = np.frombuffer(data[len(HEADER) : -len(TRAILER)], _record(parts))
+        names, parts, _ = self._columns()
+        rows = self._copy_out(names, parts, f"AND {where} ORDER BY {order} LIMIT {n}")
         if len(rows) and rows["id"].min() < 0:
             raise ValueError(f"ids must not be negative, got {rows['id'].min()} in {self._table}")
         codes = np.hstack([rows[f"code{number}"] for number in range(len(parts))])
         return rows["id"].astype(np.int64), np.ascontiguousarray(codes)
+
+    @in_transaction
+    def _copy_out(
+        self, connection: Connection[Any], names: list[str], parts: list[int], rest: str = ""
+    ) -> npt.NDArray[Any]:
+        """Ids and columns of all rows that have a code, or of some, in binary, as records of one length."""
+        columns, present = ", ".join([f"{self._id}::bigint", *names]), self._columns()[2]
+        query = f"SELECT {columns} FROM {self._table} WHERE {self._id} IS NOT NULL AND {present} {rest}"
+        with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)") as copy:
+            data = b"".join(copy)
+        return np.frombuffer(data[len(HEADER) : -len(TRAILER)], _record(parts))
 
 
 def _of_each(codes: Codes, weights: Weights) -> Queries:
