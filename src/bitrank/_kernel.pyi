@@ -28,6 +28,7 @@ def split_products(
     codes: npt.NDArray[np.uint8],
     sizes: npt.NDArray[np.float32],
 ) -> None: ...
+def round_to_exact_sums(weights: npt.NDArray[np.float32]) -> None: ...
 def center(
     vectors: npt.NDArray[np.float32] | npt.NDArray[np.float64],
     length: float,

@@ -144,6 +144,13 @@ void split_products(Weights numbers, Bits columns, Vector<const float> weights, 
                             sizes.data());
 }
 
+void round_to_exact_sums(Matrix<float> weights) {
+    require(weights.shape(1) > 0, "weights must have a column");
+    nb::gil_scoped_release release;
+    for (std::size_t row = 0; row < weights.shape(0); ++row)
+        bitrank::round_to_exact_sums(weights.data() + row * weights.shape(1), weights.shape(1));
+}
+
 template <typename T>
 bool center(Matrix<const T> vectors, double length, std::optional<Vector<const double>> center, Matrix<float> out,
             Vector<double> squares) {
@@ -323,6 +330,7 @@ void search_whole(Codes queries, Weightings &weightings, const Segments &segment
     const bitrank::Whole whole = whole_of(whole_queries, weights, order, segments, threads);
     const std::size_t n = queries.shape(0), k = ids.shape(1);
     task.k = shortlist;
+    task.sorted = false;
     require(whole.n_queries == n, "there must be as many queries of both kinds");
     require(shortlist > 0 && k > 0 && ids.shape(0) == n && distances.shape(0) == n && distances.shape(1) == k,
             "ids and distances must be (n_queries, k)");
@@ -541,6 +549,7 @@ NB_MODULE(_kernel, module) {
     module.def("split_reals", &split_reals, "reals"_a, "codes"_a.noconvert(), "sizes"_a.noconvert());
     module.def("split_products", &split_products, "numbers"_a, "columns"_a, "weights"_a, "codes"_a.noconvert(),
                "sizes"_a.noconvert());
+    module.def("round_to_exact_sums", &round_to_exact_sums, "weights"_a.noconvert());
     module.def("center", &center<float>, "vectors"_a.noconvert(), "length"_a, "center"_a.none(), "out"_a.noconvert(),
                "squares"_a.noconvert());
     module.def("center", &center<double>, "vectors"_a, "length"_a, "center"_a.none(), "out"_a.noconvert(),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_reference import WEIGHT_KINDS, assert_equal, random_codes, random_weights, reference
+from index_reference import WEIGHT_KINDS, assert_equal, random_codes, random_weights, reference, rounded
 
 from bitrank import _kernel
 from bitrank.core.codes import hamming, pack, weighted_hamming
@@ -64,7 +64,8 @@ def test_every_path_on_several_super_blocks(n_bits, monkeypatch):
     codes = rng.integers(0, 256, (n, n_bits // 8), dtype=np.uint8)
     codes[n // 2 : n // 2 + 10_000] = codes[0]
     queries = np.concatenate([rng.integers(0, 256, (2, n_bits // 8), dtype=np.uint8), codes[:1]])
-    for weights in (np.ones(n_bits, np.float32), rng.uniform(0.5, 1, n_bits).astype(np.float32)):
+    uniform = rng.uniform(0.5, 1, n_bits).astype(np.float32)
+    for weights in (np.ones(n_bits, np.float32), uniform, rounded(uniform)):
         index = Index(codes, weights=weights)
         expected = reference(queries, codes, np.arange(n), weights, 100)
         for path, threads in product(PATHS, (1, 2, 5)):

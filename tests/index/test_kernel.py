@@ -65,8 +65,9 @@ def calls():
         "hamming": lambda: k.hamming(queries, codes, counts),
         "split_reals": lambda: k.split_reals(floats[:, :N_BITS].copy(), queries.copy(), weights.copy()),
         "split_products": lambda: k.split_products(
-            *products, np.empty((200, 25), np.uint8), np.empty((200, 200), np.float32)
+            *products[:3], np.empty((200, 25), np.uint8), np.empty((200, 200), np.float32)
         ),
+        "round_to_exact_sums": lambda: k.round_to_exact_sums(weights),
         "center": lambda: k.center(similarities, 2.0, None, np.empty_like(similarities), np.empty(200)),
         "shift": lambda: k.shift(similarities.copy(), np.ones(1998, np.float32), 3.0),
         "search": lambda: k.search(queries, weightings, segments, *nearest, 1),
@@ -123,6 +124,28 @@ def test_products_are_split_as_their_reals_are(seed):
     np.testing.assert_array_equal(codes, np.packbits(products.reals() > 0, axis=1))
     with pytest.raises(ValueError, match="columns must be columns of numbers"):
         split_products(products._replace(columns=products.columns + np.uint16(n_numbers)))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_weights_are_rounded_a_little_to_sums_of_sixteen_bits(seed):
+    rng = np.random.default_rng(seed)
+    n_bits = int(rng.integers(1, 600))
+    weights = (rng.lognormal(size=(2, n_bits)) * np.exp(-np.arange(n_bits) / rng.integers(10, 500))).astype(np.float32)
+    weights[:, rng.random(n_bits) < 0.1] = 0
+    rounded = weights.copy()
+    _kernel.round_to_exact_sums(rounded)
+    for before, after in zip(weights, rounded, strict=True):
+        steps = np.arange(0, n_bits, 24)
+        sums = np.add.reduceat(before.astype(float), steps)
+        most = 2 * np.maximum(sums / 243, max(sums.sum() / 50_000, sums.max() / 243 / 64))
+        assert (np.abs(after - before.astype(float)) <= np.repeat(most, 24)[:n_bits] / 2).all()
+        mantissas, exponents = np.frexp(after)
+        whole = (mantissas * 2**24).astype(np.int64)
+        lowest = np.where(after > 0, exponents - 24 + np.log2(np.maximum(whole & -whole, 1)), 1000)
+        least = lowest.min()
+        units = np.exp2(np.minimum(np.minimum.reduceat(lowest, steps), least + 6))
+        assert (np.add.reduceat(after.astype(float), steps) <= 255 * units).all()
+        assert after.sum(dtype=float) <= 60_000 * 2.0**least
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]), st.booleans())

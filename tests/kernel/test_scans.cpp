@@ -140,7 +140,7 @@ struct Survivors {
 
     explicit Survivors(std::size_t n) : n_queries(n), words(n * lane_count, 0) {}
     Taker taker() { return {take, this}; }
-    static void take(void *self, std::size_t b, const std::uint64_t *rows) {
+    static void take(void *self, std::size_t b, const std::uint64_t *rows, const std::uint16_t *) {
         auto &out = *static_cast<Survivors *>(self);
         for (std::size_t q = 0; q < out.n_queries; ++q) out.words[q * lane_count + b] = rows[q];
     }

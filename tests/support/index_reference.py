@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bitrank import _kernel
 from bitrank.core.codes import pack, weighted_hamming
 
 
@@ -33,6 +34,13 @@ def random_codes(rng, n, n_bits, clustered):
     return pack(bits)
 
 
+def rounded(weights):
+    """Weights whose sums of 16 bits are exact."""
+    rows = np.atleast_2d(weights).astype(np.float32)
+    _kernel.round_to_exact_sums(rows)
+    return rows.reshape(weights.shape)
+
+
 def random_weights(rng, shape, kind):
     return {
         "even": np.ones(shape),
@@ -47,6 +55,7 @@ def random_weights(rng, shape, kind):
         "lognormal": rng.lognormal(0, 2, shape),
         "extreme": 10.0 ** rng.uniform(-44, 38, shape),
         "zero": np.zeros(shape),
+        "rounded": rounded(rng.lognormal(0, 1, shape) * np.exp(-np.arange(shape[-1]) / 200)),
     }[kind].astype(np.float32)
 
 
@@ -57,6 +66,7 @@ WEIGHT_KINDS = [
     "tiny",
     "huge",
     "integers",
+    "rounded",
     "uniform",
     "sparse",
     "decay",

@@ -268,7 +268,9 @@ def split_products(queries: Products) -> tuple[Codes, Weights]:
     """Codes and magnitudes of queries as products."""
     n, n_bits = len(queries.numbers), len(queries.columns)
     codes, magnitudes = np.empty((n, n_bytes(n_bits)), np.uint8), np.empty((n, n_bits), np.float32)
-    _kernel.split_products(*queries, codes, magnitudes)
+    _kernel.split_products(*queries[:3], codes, magnitudes)
+    if queries.rounded:
+        _kernel.round_to_exact_sums(magnitudes)
     return codes, magnitudes
 
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from bitrank import _kernel
+
 Codes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
@@ -80,11 +82,16 @@ class Products(NamedTuple):
     numbers: npt.NDArray[np.float32]  # (n_queries, n), finite
     columns: npt.NDArray[np.uint16]  # (n_bits,)
     weights: npt.NDArray[np.float32]  # (n_bits,)
+    rounded: bool = False  # magnitudes are rounded so that the kernel sums them exactly
 
     def reals(self) -> npt.NDArray[np.float32]:
         """One real per bit."""
         out: npt.NDArray[np.float32] = self.numbers.take(self.columns, axis=1, mode="clip")  # without checks
         out *= self.weights
+        if self.rounded:
+            sizes = np.abs(out)
+            _kernel.round_to_exact_sums(sizes)
+            np.copysign(sizes, out, out=out)
         return out
 
 

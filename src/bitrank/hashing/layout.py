@@ -137,7 +137,7 @@ class Layout:
     def products(self, asked: Asked, head: bool = False) -> Products:
         """Queries as one real per bit."""
         if head:
-            return Products(asked.z, self._columns[: self.n_scanned], self._head_weights)
+            return Products(asked.z, self._columns[: self.n_scanned], self._head_weights, rounded=True)
         return Products(asked.z, self._columns, self._weights)
 
     def sums(self) -> tuple[Ints, Reals]:

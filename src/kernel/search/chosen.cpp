@@ -113,7 +113,7 @@ std::vector<std::vector<Hit>> search_chosen(const Search &given, const Chosen &c
             for (auto &[super, blocks] : wanted) Pass::visit_chosen(passes, *super, blocks, prepared);
             for (Pass &pass : passes) pass.finished_top();
         }
-        for (std::size_t q = start; q < stop; ++q) out[q] = passes[q - start].finished_top().sorted();
+        for (std::size_t q = start; q < stop; ++q) out[q] = passes[q - start].finished_top().take(task.sorted);
     });
     return out;
 }

@@ -60,7 +60,7 @@ std::uint16_t limit_of_smallest(const Sums16 &sums, std::size_t k) {
     return static_cast<std::uint16_t>(limit);
 }
 
-// Of the rows within the limit, the k with the smallest sums: a word per block.
+// Of the rows within the limit, the k with the smallest sums, and those with the same as the last: a word per block.
 std::vector<std::uint64_t> smallest_rows(const Sums16 &sums, std::uint16_t limit, std::size_t k) {
     struct Sum {
         std::uint32_t value, row;
@@ -77,8 +77,10 @@ std::vector<std::uint64_t> smallest_rows(const Sums16 &sums, std::uint16_t limit
             }
         }
     if (smallest.size() > k) {
-        std::nth_element(smallest.begin(), smallest.begin() + static_cast<std::ptrdiff_t>(k - 1), smallest.end());
-        smallest.resize(k);
+        const auto kth = smallest.begin() + static_cast<std::ptrdiff_t>(k - 1);
+        std::nth_element(smallest.begin(), kth, smallest.end());
+        smallest.erase(std::partition(kth, smallest.end(), [&](const Sum &sum) { return sum.value <= kth->value; }),
+                       smallest.end());
     }
     std::vector<std::uint64_t> out(sums.supers.size() * lane_count, 0);
     for (const Sum &sum : smallest) out[sum.row / lane_count] |= std::uint64_t{1} << sum.row % lane_count;
@@ -194,8 +196,14 @@ std::size_t Pass::blocks_at_once() const {
 }
 
 // Queue rows of a block for their exact distances, or compute those at once where many are neighbours.
-void Pass::take_rows(const Super &super, std::size_t b, std::uint64_t rows) {
+void Pass::take_rows(const Super &super, std::size_t b, std::uint64_t rows, const std::uint16_t *sums) {
     rows &= super.wanted_rows(b);
+    if (weighting_->exact_steps) {
+        const auto distance_of = [&](std::size_t lane) { return sums[place_of_sum(lane)] * weighting_->sum_unit; };
+        return add_hits(rows, distance_of, [&](std::size_t lane) {
+            return Hit{distance_of(lane), super.ids(b)[lane], super.row(b) + static_cast<std::int64_t>(lane)};
+        });
+    }
     for (std::size_t lane = 0; has_at_least(rows, dense_rows) && lane < lane_count; lane += rows_together) {
         const std::uint64_t together = rows & (((std::uint64_t{1} << rows_together) - 1) << lane);
         if (!has_at_least(together, dense_rows)) continue;
@@ -221,7 +229,8 @@ void Pass::score_rows() {
     query_.distances(distances);
     const std::uint64_t rows = (std::uint64_t{1} << n_rows_) - 1;
     n_rows_ = 0;
-    add_hits(rows, distances, [&](std::size_t i) { return Hit{distances[i], *rows_[i].id, rows_[i].number}; });
+    add_hits(rows, [&](std::size_t i) { return distances[i]; },
+             [&](std::size_t i) { return Hit{distances[i], *rows_[i].id, rows_[i].number}; });
 }
 
 void Pass::score_lanes(const Super &super, std::size_t b, std::size_t lane, std::uint64_t rows) {
@@ -229,16 +238,17 @@ void Pass::score_lanes(const Super &super, std::size_t b, std::size_t lane, std:
     query_.distances_of_lanes(super.block(b, n_bytes_) + lane, distances);
     const std::int64_t *ids = super.ids(b) + lane;
     const std::int64_t first = super.row(b) + static_cast<std::int64_t>(lane);
-    add_hits(rows, distances, [&](std::size_t i) { return Hit{distances[i], ids[i], first + static_cast<std::int64_t>(i)}; });
+    add_hits(rows, [&](std::size_t i) { return distances[i]; },
+             [&](std::size_t i) { return Hit{distances[i], ids[i], first + static_cast<std::int64_t>(i)}; });
 }
 
-// Add those of up to 16 rows that enter; only their ids are read. They lower the limit.
-template <typename HitOf>
-void Pass::add_hits(std::uint64_t rows, const float *distances, HitOf hit_of) {
+// Add those rows that enter; only their ids are read. They lower the limit.
+template <typename DistanceOf, typename HitOf>
+void Pass::add_hits(std::uint64_t rows, DistanceOf distance_of, HitOf hit_of) {
     bool entered = false;
     for (; rows; rows &= rows - 1) {
         const auto i = static_cast<std::size_t>(std::countr_zero(rows));
-        if (distances[i] <= top_.limit()) entered |= top_.add(hit_of(i));
+        if (distance_of(i) <= top_.limit()) entered |= top_.add(hit_of(i));
     }
     if (entered) scaled_limit_ = query_.scaled_limit(top_.limit());
 }
@@ -348,10 +358,14 @@ void Pass::smallest_sums_first(const std::vector<Super> &supers, const std::vect
     }
     n_without_gain_ = 0;  // without a limit, bounds spare nothing
     const std::vector<std::uint64_t> scored = smallest_rows(sums, std::min(limit, limit_of_smallest(sums, k_)), k_);
-    for (std::size_t block = 0; block < scored.size(); ++block)
-        for (std::uint64_t rows = scored[block]; rows; rows &= rows - 1)
-            queue_row(*sums.supers[block / lane_count], block % lane_count,
-                      static_cast<std::size_t>(std::countr_zero(rows)));
+    const bool exact = weighting_->exact_steps > 0;
+    for (std::size_t block = 0; block < scored.size(); ++block) {
+        const Super &super = *sums.supers[block / lane_count];
+        if (exact && scored[block]) take_rows(super, block % lane_count, scored[block], sums.of_block(0, block));
+        for (std::uint64_t rows = scored[block]; rows && !exact; rows &= rows - 1)
+            queue_row(super, block % lane_count, static_cast<std::size_t>(std::countr_zero(rows)));
+    }
+    if (exact) return;
     score_rows();
     for (std::size_t i = 0; i < nearest.size(); ++i) {
         if (!sums.live[i]) continue;
@@ -376,13 +390,13 @@ struct Pass::Scan {
     const std::uint64_t *own;  // per pass, the blocks that it wants
     Tables tables[queries_per_scan];
 
-    static void take(void *self, std::size_t b, const std::uint64_t *rows) {
+    static void take(void *self, std::size_t b, const std::uint64_t *rows, const std::uint16_t *sums) {
         Scan &scan = *static_cast<Scan *>(self);
         for (std::size_t p = 0; p < scan.n_passes; ++p) {
             if (!rows[p] || !(scan.own[p] >> b & 1)) continue;
             Pass &pass = scan.passes[p];
             const float before = pass.scaled_limit_;
-            pass.take_rows(scan.super, b, rows[p]);
+            pass.take_rows(scan.super, b, rows[p], sums + p * lane_count);
             if (pass.scaled_limit_ < before) scan.tables[p].limit = pass.query_.row_limit(pass.scaled_limit_);
         }
     }
@@ -466,7 +480,10 @@ void Pass::scan_together(Pass *passes, std::size_t n_passes, const Super &super,
         total += static_cast<std::size_t>(std::popcount(own[p]));
     }
     // A scan for four queries costs as much as about two and a half scans for one.
-    if (n_passes < queries_per_scan || 2 * total < 5 * static_cast<std::size_t>(std::popcount(any))) {
+    bool alike = n_passes == queries_per_scan;
+    for (std::size_t p = 0; p < n_passes; ++p)
+        alike &= passes[p].weighting_->exact_steps == passes[0].weighting_->exact_steps;
+    if (!alike || 2 * total < 5 * static_cast<std::size_t>(std::popcount(any))) {
         for (std::size_t p = 0; p < n_passes; ++p)
             if (own[p]) passes[p].scan(super, own[p], own[p]);
         return;

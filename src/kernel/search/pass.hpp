@@ -100,13 +100,13 @@ private:
                               const std::uint8_t *prepared, const std::uint8_t *ahead);
     void visit(const Super &super, std::uint64_t live);
     void scan(const Super &super, std::uint64_t now, std::uint64_t live);
-    void take_rows(const Super &super, std::size_t b, std::uint64_t rows);
+    void take_rows(const Super &super, std::size_t b, std::uint64_t rows, const std::uint16_t *sums = nullptr);
     void queue_row(const Super &super, std::size_t b, std::size_t lane);
     void smallest_sums_first(const std::vector<Super> &supers, const std::vector<std::size_t> &nearest);
     void score_rows();
     void score_lanes(const Super &super, std::size_t b, std::size_t lane, std::uint64_t rows);
-    template <typename HitOf>
-    void add_hits(std::uint64_t rows, const float *distances, HitOf hit_of);
+    template <typename DistanceOf, typename HitOf>
+    void add_hits(std::uint64_t rows, DistanceOf distance_of, HitOf hit_of);
     template <typename Farther>
     void scan_nearest_blocks(const std::vector<Super> &supers, std::vector<std::size_t> heap, Farther farther);
     // Whether the bounds of the blocks of super-block i are worth computing.

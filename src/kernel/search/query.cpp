@@ -79,7 +79,7 @@ Tables Query::tables(float scaled_limit) {
         const float scale = weighting_->scale(scaled_limit);
         const float current = quantised_limit_ < 0 ? 0 : nominal_ ? weighting_->nominal.scale : quantised_.scale;
         if (scale > (sums8() ? current : 2 * current)) {
-            nominal_ = !sums8() && scale < 2 * weighting_->nominal.scale;
+            nominal_ = !sums8() && (weighting_->exact_steps || scale < 2 * weighting_->nominal.scale);
             if (!nominal_) weighting_->quantise(scale, quantised_);
             fold(nominal_ ? weighting_->nominal : quantised_);
         }
@@ -95,7 +95,8 @@ Tables Query::tables(float scaled_limit) {
             .limit = row_limit(scaled_limit),
             .block_limit = limit_of(scaled_limit * quantised().block_scale),
             .factors = quantised().factors.data(),
-            .test_from = static_cast<std::size_t>(test_from)};
+            .test_from = static_cast<std::size_t>(test_from),
+            .exact_steps = weighting_->exact_steps};
 }
 
 std::uint16_t Query::limit_of(float sum) const {

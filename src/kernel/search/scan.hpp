@@ -58,6 +58,9 @@ struct Tables {
     // `test_from` on.
     const std::uint32_t *factors;  // in both halves of a word
     std::size_t test_from;
+    // Where not 0, sums of 16 bits are the distances themselves: the look-ups of one step, or of the steps of a group, are
+    // added, multiplied by their factor, and added up.
+    std::size_t exact_steps;
 };
 
 // Where the differences of 16 rows hold a bit of the caller: in a byte, or the low byte of a word, as the path likes it.
@@ -71,10 +74,10 @@ struct Reading {
     bool by_tiles;            // sums of 8 bits: some blocks are scanned together
 };
 
-// Who takes the rows of a block within the limit, while the block is in the cache: one word per query. It may lower the
-// limits of the tables.
+// Who takes the rows of a block within the limit, while the block is in the cache: one word per query, and 64 sums where they
+// are exact. It may lower the limits of the tables.
 struct Taker {
-    void (*take)(void *self, std::size_t block, const std::uint64_t *rows);
+    void (*take)(void *self, std::size_t block, const std::uint64_t *rows, const std::uint16_t *sums);
     void *self;
 };
 

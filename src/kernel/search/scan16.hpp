@@ -48,9 +48,9 @@ struct BlockScan {
     std::size_t n_steps() const { return (n_bytes + step_bytes - 1) / step_bytes; }
     std::size_t n_groups() const { return (n_steps() + steps_per_group - 1) / steps_per_group; }
 
-    // Average the look-ups of a step: work(query, average).
+    // Look up a step: work(query, four values).
     template <bool is_last, typename Work>
-    BITRANK_INLINE void average(std::size_t s, Work work) const {
+    BITRANK_INLINE void look_up(std::size_t s, Work work) const {
         Line indices[Lookups::per_step], lines[step_bytes];
         load_step<is_last>(block, s, n_bytes, lines);
         if constexpr (Line::index_bits == 6 && n_queries > 1) {
@@ -68,15 +68,36 @@ struct BlockScan {
 BITRANK_UNROLL(4)
         for (std::size_t q = 0; q < n_queries; ++q) {
             const StepTables<Line> at_step(tables[q], s);
-            at_step.look_up(indices, [&](const Line &x, const Line &y, const Line &z, const Line &w) {
-                work(q, Line::average(Line::average(x, y), Line::average(z, w)));
-            });
+            at_step.look_up(indices, [&](const Line &x, const Line &y, const Line &z, const Line &w) { work(q, x, y, z, w); });
         }
+    }
+
+    // Average the look-ups of a step: work(query, average).
+    template <bool is_last, typename Work>
+    BITRANK_INLINE void average(std::size_t s, Work work) const {
+        look_up<is_last>(s, [&](std::size_t q, const Line &x, const Line &y, const Line &z, const Line &w) {
+            work(q, Line::average(Line::average(x, y), Line::average(z, w)));
+        });
+    }
+
+    // Add the look-ups of a group of steps, of which the code has the first few, where their sums are exact.
+    template <std::size_t n_steps, bool is_last>
+    BITRANK_INLINE void add_exact_group(std::size_t group, Sums *sums) const {
+        const bool by_step = tables->exact_steps == 1;
+        Line total[n_queries];
+        for (std::size_t s = group * steps_per_group; s < group * steps_per_group + n_steps; ++s)
+            look_up<is_last>(s, [&](std::size_t q, const Line &x, const Line &y, const Line &z, const Line &w) {
+                const Line sum = Line::add(Line::add(x, y), Line::add(z, w));
+                if (by_step) sums[q].add(sum, tables[q].factors[s]);
+                else total[q] = s % steps_per_group ? Line::add(total[q], sum) : sum;
+            });
+        for (std::size_t q = 0; q < n_queries && !by_step; ++q) sums[q].add(total[q], tables[q].factors[group]);
     }
 
     // Add the average of a group of steps, of which the code has the first few.
     template <std::size_t n_steps, bool is_last>
     BITRANK_INLINE void add_group(std::size_t group, Sums *sums) const {
+        if (tables->exact_steps) return add_exact_group<n_steps, is_last>(group, sums);
         const std::size_t s = group * steps_per_group;
         const Line none = Line::same(0);
         Line first[n_queries], second[n_queries];
@@ -122,7 +143,10 @@ void rows16_of_four(const std::uint8_t *blocks, const std::uint8_t *prepared, co
     const auto take = [&](std::size_t number, const Sums *sums) {
         std::uint64_t rows[n_queries], any = 0;
         for (std::size_t q = 0; q < n_queries; ++q) any |= rows[q] = sums[q].within(tables[q].limit);
-        if (any) taker.take(taker.self, number, rows);
+        if (!any) return;
+        std::uint16_t values[n_queries * lane_count];
+        for (std::size_t q = 0; q < n_queries && tables->exact_steps; ++q) sums[q].store(values + q * lane_count);
+        taker.take(taker.self, number, rows, values);
     };
     if (n_groups <= groups_at_once) {
         for (std::size_t i = 0; now; now &= now - 1, ++i) {
@@ -191,7 +215,11 @@ template <typename Line, typename Sums>
 void rows16(const std::uint8_t *blocks, std::uint64_t now, std::uint64_t live, Reading reading, const Tables &tables,
             Taker taker) {
     scan_one_query<Line, Sums>(blocks, now, live, reading.bytes_ahead, tables, true, [&](std::size_t number, const Sums &sums) {
-        if (const std::uint64_t rows = sums.within(tables.limit)) taker.take(taker.self, number, &rows);
+        const std::uint64_t rows = sums.within(tables.limit);
+        if (!rows) return;
+        std::uint16_t values[lane_count];
+        if (tables.exact_steps) sums.store(values);
+        taker.take(taker.self, number, &rows, values);
     });
 }
 

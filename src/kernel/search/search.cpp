@@ -40,7 +40,7 @@ std::vector<Hit> search_one_query(const Search &task, std::size_t q, const std::
     const std::size_t n_threads = std::min(task.n_threads, 1 + left.size() / supers_worth_a_thread);
     if (n_threads == 1) {
         for (const std::size_t i : left) pass.visit_if_needed(supers, i);
-        return pass.finished_top().sorted();
+        return pass.finished_top().take(task.sorted);
     }
     std::atomic<float> shared{pass.finished_top().limit()};
     std::atomic<std::size_t> next{0};
@@ -58,7 +58,7 @@ std::vector<Hit> search_one_query(const Search &task, std::size_t q, const std::
     });
     for (std::size_t t = 1; t < n_threads; ++t)
         for (const Hit &hit : tops[t].hits()) tops[0].add(hit);
-    return tops[0].sorted();
+    return tops[0].take(task.sorted);
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ std::vector<std::vector<Hit>> search(const Search &given) {
         }
         AlignedBytes prepared(passes[0].prepared_size());
         for (std::size_t i = 0; i < supers.size(); ++i) Pass::visit_together(passes, supers, i, prepared);
-        for (std::size_t p = 0; p < passes.size(); ++p) out[group * together + p] = passes[p].finished_top().sorted();
+        for (std::size_t p = 0; p < passes.size(); ++p) out[group * together + p] = passes[p].finished_top().take(task.sorted);
     });
     return out;
 }

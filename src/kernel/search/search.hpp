@@ -42,6 +42,7 @@ struct Search {
     std::size_t n_threads;
     const Scanner *scanner;
     std::shared_ptr<const Weighting> prepared = nullptr;  // the weights of all queries, if a caller keeps them
+    bool sorted = true;           // hits nearest first
 
     // Whether bounds are summed in 8 bits, in units that suit the limit. Of a few codes, most are scanned before the limit
     // is low: up to 16 thousand of 64 bits, or 131 thousand of 128.
@@ -65,7 +66,7 @@ struct Search {
 // The k of a search for all rows within the radius.
 constexpr std::size_t all_rows = ~std::size_t{0};
 
-// Hits per query, nearest first.
+// Hits per query.
 std::vector<std::vector<Hit>> search(const Search &given);
 
 // Queries over whole codes: the bits of the segments' order, and after them those of `Segment::rest`.

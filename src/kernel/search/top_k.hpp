@@ -40,7 +40,7 @@ public:
             replace_farthest(hit);
         } else {
             heap_.push_back(hit);
-            std::push_heap(heap_.begin(), heap_.end());
+            if (heap_.size() == k_) std::make_heap(heap_.begin(), heap_.end());
         }
         return true;
     }
@@ -50,10 +50,10 @@ public:
 
     const std::vector<Hit> &hits() const { return heap_; }
 
-    std::vector<Hit> sorted() const {
-        std::vector<Hit> out = heap_;
-        std::sort(out.begin(), out.end());
-        return out;
+    // All hits, nearest first or in any order, and none left.
+    std::vector<Hit> take(bool sorted) {
+        if (sorted) std::sort(heap_.begin(), heap_.end());
+        return std::move(heap_);
     }
 
 private:

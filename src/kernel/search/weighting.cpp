@@ -1,6 +1,7 @@
 #include "weighting.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -15,6 +16,15 @@ constexpr float largest_sum = 60000;
 
 constexpr float largest_factor = 127, tables_per_group = steps_per_group * Lookups::per_step;
 
+// The greatest power of two that divides a weight: its exponent.
+int lowest_bit(float weight) {
+    const auto bits = std::bit_cast<std::uint32_t>(weight);
+    const auto exponent = static_cast<int>(bits >> 23) - 127 - 23;
+    return exponent + std::countr_zero((bits & 0x7fffffu) | 0x800000u);
+}
+
+constexpr int no_bit = 1000, most_between_units = 6;  // factors of 64 fit a signed byte
+
 // Fill a table of sums: bit i of an index adds weight_of(i).
 template <typename WeightOf>
 void fill_sums(float *table, std::size_t n_index_bits, WeightOf weight_of) {
@@ -27,6 +37,23 @@ void fill_sums(float *table, std::size_t n_index_bits, WeightOf weight_of) {
 }
 
 }  // namespace
+
+void round_to_exact_sums(float *weights, std::size_t n_bits) {
+    // Bits of three bytes are a step of the paths with tables of 64 entries; rounding up may add half a unit for each.
+    constexpr std::size_t n_together = 24;
+    constexpr double most_units = 255 - n_together / 2, most_units_in_all = 50000;
+    std::vector<double> sums((n_bits + n_together - 1) / n_together, 0);
+    for (std::size_t i = 0; i < n_bits; ++i) sums[i / n_together] += weights[i];
+    const double total = std::accumulate(sums.begin(), sums.end(), 0.0), heaviest = *std::max_element(sums.begin(), sums.end());
+    if (!(total > std::ldexp(1.0, -60) && total < std::ldexp(1.0, 60))) return;
+    const auto unit_of = [](double sum, double units) { return std::exp2(std::ceil(std::log2(sum / units))); };
+    const double least = std::max(unit_of(total, most_units_in_all), std::ldexp(unit_of(heaviest, most_units), -most_between_units));
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+        const auto unit = static_cast<float>(sums[i] > 0 ? std::max(least, unit_of(sums[i], most_units)) : least);
+        for (std::size_t bit = i * n_together; bit < std::min(n_bits, (i + 1) * n_together); ++bit)
+            weights[bit] = std::nearbyint(weights[bit] / unit) * unit;
+    }
+}
 
 Weighting::Weighting(const float *given, Order given_order, const Scanner &scanner, bool sums8)
     : order(given_order),
@@ -49,6 +76,8 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
       heaviest_(lookups.n_groups(), smallest) {
     order.bits = bits_.data();
     if (unit == 0) unit = 1;
+    if (!sums8_) find_exact_sums();
+    if (exact_steps && !even) unit = std::exp2(std::ceil(std::log2(unit)));  // sums in it are exact
     std::vector<float> permuted(std::max(order.n_bytes(), lookups.n_steps() * lookups.step_bytes()) * 8, 0);
     for (std::size_t i = 0; i < order.n_bits; ++i) {
         positions[bits_[i]] = static_cast<std::uint16_t>(i);
@@ -72,10 +101,64 @@ Weighting::Weighting(const float *given, Order given_order, const Scanner &scann
     if (!sums8_) quantise(scale(static_cast<float>(order.n_bits)), nominal);
 }
 
+void Weighting::find_exact_sums() {
+    struct Part {
+        int lowest = no_bit;
+        double sum = 0;
+    };
+    const std::size_t step_bits = lookups.step_bytes() * 8;
+    std::vector<Part> parts(lookups.n_steps());
+    for (std::size_t i = 0; i < order.n_bits; ++i) {
+        const float weight = weights[bits_[i]];
+        Part &part = parts[i / step_bits];
+        if (weight > 0) part.lowest = std::min(part.lowest, lowest_bit(weight));
+        part.sum += weight;
+    }
+    int least = no_bit;
+    double total = 0;
+    for (const Part &part : parts) {
+        least = std::min(least, part.lowest);
+        total += part.sum;
+    }
+    if (least < -100 || least > 100 || total > std::ldexp(largest_sum, least)) return;
+    const auto try_parts = [&](std::size_t n_steps) {
+        exact_units_.clear();
+        for (const Part &part : parts) {
+            exact_units_.push_back(std::ldexp(1.0f, std::min(part.lowest, least + most_between_units)));
+            if (part.sum > 255.0 * double{exact_units_.back()}) return false;
+        }
+        exact_steps = n_steps;
+        sum_unit = std::ldexp(1.0f, least);
+        return true;
+    };
+    if (total <= 255 * std::ldexp(1.0, least) * static_cast<double>(lookups.n_groups())) {  // the groups may do
+        const std::vector<Part> steps = std::exchange(parts, std::vector<Part>(lookups.n_groups()));
+        for (std::size_t s = 0; s < steps.size(); ++s) {
+            Part &part = parts[s / steps_per_group];
+            part.lowest = std::min(part.lowest, steps[s].lowest);
+            part.sum += steps[s].sum;
+        }
+        if (try_parts(steps_per_group)) return;
+        parts = steps;
+    }
+    try_parts(1);
+}
+
+void Weighting::quantise_exactly(Quantised &out) const {
+    const std::size_t n_values = exact_steps * Lookups::per_step * lookups.n_entries();
+    out.factors.clear();
+    for (std::size_t i = 0; i < exact_units_.size(); ++i) {
+        const std::size_t first = i * n_values, n = std::min(n_values, row_weights.size() - first);
+        scanner_->round_down(&row_weights[first], n, unit / exact_units_[i], &out.rows[first]);
+        out.factors.push_back(static_cast<std::uint32_t>(exact_units_[i] / sum_unit) * 0x10001u);
+    }
+    out.row_scale = unit / sum_unit;
+}
+
 float Weighting::scale(float scaled_limit) const {
     scaled_limit = std::max(scaled_limit, smallest);
     if (sums8_) return even ? std::floor(254 / std::max(scaled_limit, 1.0f)) : 254 / scaled_limit;
-    if (even) return 1;
+    if (even || exact_steps) return 1;
     return 1 / std::min(scaled_limit, *std::max_element(heaviest_.begin(), heaviest_.end()));
 }
 
@@ -88,7 +171,8 @@ void Weighting::quantise(float scale, Quantised &out) const {
     } else {
         // The two half bytes of a byte may exceed 8 bits if all their bits differ.
         out.block_scale = even ? 1 : std::min(160 * scale, largest_sum / std::max(prefix.back(), smallest));
-        quantise_groups(scale, out);
+        if (exact_steps) quantise_exactly(out);
+        else quantise_groups(scale, out);
     }
     scanner_->round_down(half_weights.data(), half_weights.size(), out.block_scale, out.blocks.data());
 }

@@ -38,6 +38,9 @@ struct Quantised {
     std::vector<std::uint32_t> factors;
 };
 
+// Round weights, by at most half of a power of two for each three bytes, so that sums of 16 bits are exact distances.
+void round_to_exact_sums(float *weights, std::size_t n_bits);
+
 class Weighting {
 public:
     Weighting(const float *weights, Order order, const Scanner &scanner, bool sums8);
@@ -63,13 +66,20 @@ public:
     std::vector<float> row_weights, half_weights;  // as in Tables, before rounding down
     std::vector<float> prefix;             // per step, the weight of all steps before it
     Quantised nominal;                     // for 16-bit sums: tables for any limit beyond the heaviest entries
+    std::size_t exact_steps = 0;           // as in Tables; then nominal tables are for any limit
+    float sum_unit = 0;                    // of exact sums
 
 private:
     void quantise_groups(float scale, Quantised &out) const;
+    // Find units, powers of two, in which the weights of every step or group are whole numbers and their sums fit, and that
+    // of all sums.
+    void find_exact_sums();
+    void quantise_exactly(Quantised &out) const;
 
     const Scanner *scanner_;
     bool sums8_;
     std::vector<std::uint16_t> bits_;
+    std::vector<float> exact_units_;  // of the steps or groups
     std::vector<float> heaviest_;  // the heaviest entry of the tables of each group
 };
 
