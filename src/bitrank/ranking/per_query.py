@@ -10,8 +10,8 @@ import numpy as np
 
 from bitrank.core.archives import Archive
 from bitrank.core.checks import check_codes
-from bitrank.core.types import Codes, Queries, Weights
-from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows, as_codes
+from bitrank.core.types import Codes, Weights
+from bitrank.ranking.evidence.kinds import LabelEvidence, PairEvidence, QueryRows, as_codes
 from bitrank.ranking.gate.folds import Validation
 from bitrank.ranking.ranker import Ranker
 from bitrank.ranking.trust import MOST_ROWS, Calibration, Calibrations, Doubt
@@ -48,11 +48,9 @@ class PerQueryRanker(Ranker):
             return "pairs", sample, sample[:0]
         return "labels", sample, sample[:0] if evidence.collection is None else as_codes(evidence.collection)
 
-    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
-        return self._vectors_for(queries, features, self._trust(queries, features, collection))
-
-    def _trust(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Weights:
-        if self._blend_for(queries, features) == 0 or self.learned_from_ == "vectors":
+    def _trust(self, queries: QueryRows, collection: Any, blend: float) -> Weights:
+        """The trust in each query, of which this share was learned."""
+        if blend == 0 or self.learned_from_ == "vectors":
             return np.ones(len(queries.codes), np.float32)  # nothing was learned of some queries alone
         return self.calibrate(collection).trust(queries.codes)
 
@@ -81,17 +79,9 @@ class PerQueryRanker(Ranker):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_calibrations"}
 
-    def _blend_for(self, queries: QueryRows, features: Matrix | None) -> float:
-        """λ of what answers queries that come like these."""
-        return self.blend_
-
     @abstractmethod
     def _doubt(self) -> Doubt:
         """Doubt about queries after learning from labels."""
-
-    @abstractmethod
-    def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
-        """Answer for checked queries, each with its trust."""
 
     def _to_archive(self) -> Archive:
         archive = super()._to_archive()

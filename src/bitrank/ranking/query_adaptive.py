@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from bitrank.core.checks import check_count, class_numbers
 from bitrank.core.codes import signs
-from bitrank.core.types import Queries, Rows, Weights
+from bitrank.core.types import Queries, Rows
 from bitrank.ranking.evidence.kinds import LabelEvidence, Matrix, PairEvidence, QueryRows
 from bitrank.ranking.gate import choose as gate
 from bitrank.ranking.gate.judge import Factor, mean_one
@@ -106,8 +106,8 @@ class QueryAdaptiveRanker(PerQueryRanker):
     def _doubt(self) -> Doubt:
         return _DOUBT
 
-    def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
-        bits = signs(queries.codes, self.n_bits_)
+    def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
+        bits, trust = signs(queries.codes, self.n_bits_), self._trust(queries, collection, self.blend_)
         weights = mean_one(_softplus(bits @ self.coef_.T + self.intercept_))
         share = self.blend_ * trust[:, None]
         return scaled(queries, (1 - share) + share * weights)._replace(trust=trust)

@@ -201,26 +201,16 @@ class QueryVectorRanker(PerQueryRanker):
         with_features = features is not None and inputs.with_features and not inputs.reals
         return self.full_part_ if with_features else self.bits_part_
 
-    def _blend_for(self, queries: QueryRows, features: Matrix | None) -> float:
-        return self._part_for(queries, features).blend
-
     def _queries_for(self, queries: QueryRows, features: Matrix | None, collection: Any) -> Queries:
         network = self._part_for(queries, features)
         phi = network.inputs(queries, features, self.n_bits_)
-        trust = self._trust(queries, features, collection)
+        trust = self._trust(queries, collection, network.blend)
         if network.blend > 0 and len(network.classes):
             doubt = min(1.0, (1 - self.calibrate(collection).share) / _NEW_SHARE)
             least, sure = doubt * _LEAST_KNOWN, 1 - doubt * (1 - _SURELY_KNOWN)
             known = trust * network.known(queries, phi) ** doubt
             trust = ((known - least) / (sure - least)).clip(0, 1).astype(np.float32)
-        return self._mix(queries, network, phi, trust)
-
-    def _vectors_for(self, queries: QueryRows, features: Matrix | None, trust: Weights) -> Queries:
-        network = self._part_for(queries, features)
-        return self._mix(queries, network, network.inputs(queries, features, self.n_bits_), trust)
-
-    def _mix(self, queries: QueryRows, network: Network, phi: Matrix, trust: Weights) -> Queries:
-        """The vectors of queries themselves, and as far as they are trusted what was learned."""
+        # The vectors of queries themselves, and as far as they are trusted what was learned.
         bits = signs(queries.codes, self.n_bits_)
         share = network.blend * trust[:, None]
         mixed = mean_one(np.ones(bits.shape) if queries.magnitudes is None else queries.magnitudes)

@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.blas import dsyrk, ssyrk
 
 from bitrank import _kernel
 from bitrank.core.types import Codes
@@ -87,40 +86,27 @@ class Constraints:
         near = self._differences[1]
         return (self._differences[0], near) if which == "order" else (near, self._differences[2])
 
-    def dense(self, which: Kind, rows: slice = slice(None)) -> Array:
+    def dense(self, which: Kind, rows: slice = slice(None), dtype: Any = np.float64) -> npt.NDArray[Any]:
         """Rows of D or T as numbers; triplets have no T."""
         if which == "tie" and not self.has_ties:
-            return np.zeros((0, self.n_bits))
-        dense = np.empty((len(self._query_rows[rows]), self.n_bits))
-        self._fill(which, rows, dense)
+            return np.zeros((0, self.n_bits), dtype)
+        plus, minus = (np.unpackbits(bits[rows], axis=1, count=self.n_bits).view(np.int8) for bits in self._pair(which))
+        dense: npt.NDArray[Any] = np.subtract(plus, minus, dtype=dtype)
+        if self._scale is not None:
+            dense *= self._scale[self._query_rows[rows]]
         return dense
 
-    def _fill(self, which: Kind, rows: slice, out: npt.NDArray[np.floating[Any]]) -> None:
-        plus, minus = (np.unpackbits(bits[rows], axis=1, count=self.n_bits).view(np.int8) for bits in self._pair(which))
-        np.subtract(plus, minus, out=out, casting="unsafe")
-        if self._scale is not None:
-            out *= self._scale[self._query_rows[rows]]
-
-    def _blocks(self, which: Kind) -> Iterator[tuple[slice, npt.NDArray[np.floating[Any]]]]:
+    def _blocks(self, which: Kind) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Blocks of rows with magnitudes, in float64 or, where that is enough, in float32."""
         dtype = np.float64 if self.precise else np.float32
         keep = which == "order" and self.n_rows * self.n_bits <= _MOST_DENSE
         for start in range(0, self.n_rows, _BLOCK_ROWS):
-            rows = slice(start, min(start + _BLOCK_ROWS, self.n_rows))
-            if keep:
-                yield rows, self._dense_order[rows].astype(dtype, copy=False)
-            else:
-                block = np.empty((rows.stop - start, self.n_bits), dtype)
-                self._fill(which, rows, block)
-                yield rows, block
+            rows = slice(start, start + _BLOCK_ROWS)
+            yield rows, self._dense_order[rows].astype(dtype, copy=False) if keep else self.dense(which, rows, dtype)
 
     @cached_property
-    def _dense_order(self) -> npt.NDArray[np.float32]:
-        dense = np.empty((self.n_rows, self.n_bits), np.float32)  # exact: magnitudes with a sign
-        for start in range(0, self.n_rows, 1024):
-            rows = slice(start, min(start + 1024, self.n_rows))
-            self._fill("order", rows, dense[rows])
-        return dense
+    def _dense_order(self) -> npt.NDArray[Any]:
+        return self.dense("order", dtype=np.float32)  # exact: magnitudes with a sign
 
     # Without magnitudes rows hold only -1, 0 and 1; the kernel works on their packed bits.
 
@@ -133,6 +119,11 @@ class Constraints:
         _kernel.margins(*self._pair("order"), np.ascontiguousarray(weights, np.float64), out)
         return out
 
+    @cached_property
+    def even_margins(self) -> Array:
+        """Margins of weights of 1, which every best scale asks for."""
+        return self.margins(np.ones(self.n_bits))
+
     def combine(self, values: Array) -> Array:
         """Dᵀ v, with one value per row."""
         out = np.zeros(self.n_bits)
@@ -143,19 +134,18 @@ class Constraints:
                 out += values[rows].astype(block.dtype, copy=False) @ block
         return out
 
-    def add_gram(self, signs: npt.NDArray[np.int8], factor: float, gram: Array, total: Array) -> None:
+    def add_gram(
+        self, signs: npt.NDArray[np.int8], factor: float, gram: Array, total: Array, which: Kind = "order"
+    ) -> None:
         """Add factor · Σ ± DᵀD to `gram` and factor · Σ ± D to `total`, over the rows with their signs −1, 0 or 1."""
         if self._scale is None:
-            _kernel.add_gram(*self._pair("order"), signs, factor, gram, total)
+            _kernel.add_gram(*self._pair(which), signs, factor, gram, total)
             return
-        upper = np.zeros(gram.shape, np.float64 if self.precise else np.float32, order="F")
-        for rows, block in self._blocks("order"):
+        for rows, block in self._blocks(which):
             for sign in (1, -1):
                 part = block[signs[rows] == sign]
-                if len(part):
-                    upper = self._add_squares(part, sign * factor, upper)
-                    total += sign * factor * part.sum(axis=0, dtype=np.float64)
-        gram += upper + np.triu(upper, 1).T
+                gram += sign * factor * (part.T @ part)
+                total += sign * factor * part.sum(axis=0, dtype=np.float64)
 
     def active_gram(self, active: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
         """Σ DᵀD and Σ D over the active rows, from the last answer by the rows that differ; both hold until the next.
@@ -176,19 +166,8 @@ class Constraints:
         """TᵀT of equation (2), all that the tie rows contribute to the objective; zero for triplets."""
         gram, total = np.zeros((self.n_bits, self.n_bits)), np.zeros(self.n_bits)
         if self.has_ties:
-            if self._scale is None:
-                _kernel.add_gram(*self._pair("tie"), np.ones(self.n_rows, np.int8), 1.0, gram, total)
-            else:
-                upper = np.zeros(gram.shape, np.float64 if self.precise else np.float32, order="F")
-                for _, block in self._blocks("tie"):
-                    upper = self._add_squares(block, 1.0, upper)
-                gram += upper + np.triu(upper, 1).T
+            self.add_gram(np.ones(self.n_rows, np.int8), 1.0, gram, total, "tie")
         return gram
-
-    def _add_squares(self, block: npt.NDArray[Any], factor: float, upper: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Add factor · BᵀB of a block to an upper triangle, in place."""
-        add: npt.NDArray[Any] = (dsyrk if self.precise else ssyrk)(factor, block.T, beta=1.0, c=upper, overwrite_c=True)
-        return add
 
 
 class Objective:
@@ -224,11 +203,9 @@ class Objective:
 
     def value_and_gradient(self, weights: Array) -> tuple[float, Array]:
         """J(w) and equation (4)."""
-        slack = np.maximum(1.0 - self.constraints.margins(weights), 0.0)
-        pulled, step = self.tie_gram @ weights, weights - self.prior
-        value = 0.5 * step @ step + self.c_order * (slack @ slack) + self.c_tie * (weights @ pulled)
-        gradient = step - 2 * self.c_order * self.constraints.combine(slack) + 2 * self.c_tie * pulled
-        return float(value), gradient
+        margins = self.constraints.margins(weights)
+        gradient = weights - self.prior - 2 * self.c_order * self.constraints.combine(np.maximum(1.0 - margins, 0.0))
+        return self.value(weights, margins), gradient + 2 * self.c_tie * (self.tie_gram @ weights)
 
 
 def duality_gap(weights: Array, gradient: Array) -> float:
@@ -245,8 +222,8 @@ def best_scale(constraints: Constraints, c_order: float, c_tie: float, direction
     >>> best_scale(Constraints(codes, codes, np.array([[0, 1, 2]]), n_bits=3), c_order=1.0, c_tie=0.0)
     1.0
     """
+    margins = constraints.even_margins if direction is None else constraints.margins(direction)
     direction = np.ones(constraints.n_bits) if direction is None else direction
-    margins = constraints.margins(direction)
     tie = c_tie * float(direction @ constraints.tie_gram @ direction) if c_tie > 0 else 0.0
     # Rows sorted by margin: the active rows of a scale come first.
     margins = np.sort(margins)

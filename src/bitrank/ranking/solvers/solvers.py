@@ -27,21 +27,6 @@ class Solution(NamedTuple):
     n_iter: int
 
 
-class _Pieces:
-    """J's quadratic pieces ½ vᵀHv − bᵀv + const."""
-
-    def __init__(self, objective: Objective) -> None:
-        self.objective = objective
-        self.tie_hessian = 2 * objective.c_tie * objective.tie_gram
-        self.tie_hessian.flat[:: len(objective.prior) + 1] += 1.0
-
-    def at(self, margins: Array) -> tuple[Array, Array]:
-        """H and b of the piece with these margins."""
-        gram, total = self.objective.constraints.active_gram(margins < 1.0)
-        factor = 2 * self.objective.c_order
-        return self.tie_hessian + factor * gram, self.objective.prior + factor * total
-
-
 def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-8, max_iter: int = 200) -> Solution:
     """Newton's method on the pieces of (3): each step solves one K×K quadratic programme under w ≥ 0.
 
@@ -58,9 +43,11 @@ def exact(objective: Objective, start: Array | None = None, *, tol: float = 1e-8
     weights = _feasible(objective, start)
     margins = objective.constraints.margins(weights)
     value = objective.value(weights, margins)
-    pieces = _Pieces(objective)
+    tie_hessian = np.eye(len(weights)) + 2 * objective.c_tie * objective.tie_gram
     for n_iter in range(max_iter + 1):
-        hessian, linear = pieces.at(margins)
+        gram, total = objective.constraints.active_gram(margins < 1.0)
+        # The piece of J with these margins is ½ vᵀHv − bᵀv + const.
+        hessian, linear = tie_hessian + 2 * objective.c_order * gram, objective.prior + 2 * objective.c_order * total
         gradient = hessian @ weights - linear
         gap = duality_gap(weights, gradient)
         if gap <= tol * value or n_iter == max_iter:
