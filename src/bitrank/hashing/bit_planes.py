@@ -165,7 +165,8 @@ class BitPlanes(Hasher):
         ----------
         X : array-like of shape (n, n_features)
         head : bool
-            Ask the first `n_scanned_` bits alone, with the head's own correction.
+            Ask the first `n_scanned_` bits alone, with the head's own correction. Sizes are rounded to whole units, for
+            which `Index` computes exact distances as sums of 16 bits.
 
         Returns
         -------
