@@ -5,12 +5,12 @@ or all, and writes one section per part to benchmarks/results/clicks.json. `--wo
 measured is kept in build/clicks.json: a run that was stopped goes on there; without the file, all is measured anew.
 
 `users`: honest clicks, and 30 % or 100 % of the pages clicked at random. `poisoning`: a fifth of the clients are
-vandals, one strategy at a time, for 2000 pages; 1000 honest pages follow. `flood`: one client sends 99 of 100 pages.
-`near`: a fifth of the clients click near items of other classes, 16 of 20 places explore. `promotion`: a tenth of the
-clients promote one item for one query; 400 honest pages follow. `adaptive`: strategies written with the defence at
-hand, by 1, 3, 10, 20 and 30 % of the clients. `new`: a class that arrives after learning. `alarm`: versions of an
-operator, bad and good, twenty seeds, until the gate replaces them, and good ones for at least 1000 pages; a summary
-counts the alarms.
+vandals, one strategy at a time, for 2000 pages; 1000 honest pages follow. `flood`: one client sends 99 of 100 pages,
+once a version is active. `near`: a fifth of the clients click near items of other classes, 16 of 20 places explore.
+`promotion`: a tenth of the clients promote one item for one query; 400 honest pages follow. `adaptive`: strategies
+written with the defence at hand, by 1, 3, 10, 20 and 30 % of the clients. `new`: a class that arrives after learning.
+`alarm`: versions of an operator, bad and good, twenty seeds, until the gate replaces them, and good ones for at least
+1000 pages; a summary counts the alarms.
 
 The collection is 5000 digits as ITQ codes of 64 bits, each of which may be a user's query. MAP and P@10 are measured
 with 2000 other digits as queries, which users never see, in expectation over ties. Pages are ranked by the active
@@ -163,26 +163,31 @@ def poisoning(seed: int, name: str, attacked: int = 2000, after: int = 1000) -> 
     return {name: row}
 
 
-def flood(seed: int, name: str, honest: int = 300, flooded: int = 4000) -> Rows:
-    """Let one client send 99 of 100 pages, after honest ones."""
+def flood(seed: int, name: str, flooded: int = 4000, after: int = 300) -> Rows:
+    """Let honest users teach until a version is active, then let one client send 99 of 100 pages, then stop."""
     data = Digits(seed)
     people = SimulatedUsers(data.codes, data.y, n_clients=N_CLIENTS, random_state=seed)
     vandal = ATTACKS["useless bits"](data.codes, data.y, n_clients=1, random_state=seed)
     service = Service(data, seed)
-    for _ in range(honest):
+    while not service.first:
         service.answer(people)
-    before, n_before = service.gains[-1], len(service.gains)
+    before, n_before, n_looks = service.gains[-1], len(service.gains), service.learner.n_looks
     for number in range(flooded):
         service.answer(vandal if number % 100 else people)
+    share, n_flooded = service.learner.teachers.get("vandal 0", 0.0), len(service.gains)
+    for _ in range(after):
+        service.answer(people)
     least = np.min(service.gains[n_before:] or [before], axis=0) - before
     row = {
         "map_gain_before": before[0],
         "p10_gain_before": before[1],
-        "versions": len(service.gains) - n_before,
+        "versions_during": n_flooded - n_before,
+        "versions_after": len(service.gains) - n_flooded,
+        "decisions": service.learner.n_looks - n_looks,
         "least_map_gain": Figure(least[0], least=POISONED_LOSS),
         "least_p10_gain": Figure(least[1], least=POISONED_LOSS),
         "rollbacks": Figure(service.n_alarms, most=0),
-        "share": Figure(service.learner.teachers.get("vandal 0", 0.0), most=0.02),
+        "share": Figure(share, most=0.02),
     }
     return {name: row}
 

@@ -11,9 +11,11 @@ import pytest
 from serving import serving
 from threads import wait_until
 
+from benchmarks.vandals import Camouflage, NearWrong, UselessBits
 from bitrank import ITQ
 from bitrank.clicks import learn
-from bitrank.core.codes import distances, unpack
+from bitrank.clicks.simulate import SimulatedUsers
+from bitrank.core.codes import distances
 from bitrank.core.metrics import average_precision
 from bitrank.datasets import digits
 from bitrank.index import Index
@@ -24,6 +26,7 @@ if not os.environ.get("BITRANK_TEST_HOSTILE"):
 
 SEEDS = range(int(os.environ["BITRANK_TEST_HOSTILE"]))
 LOSS = 0.004
+STRATEGIES = {"honest": SimulatedUsers, "useless bits": UselessBits, "near": NearWrong, "camouflage": Camouflage}
 HONEST = [f"192.0.2.{number}" for number in range(100)]
 
 
@@ -39,9 +42,7 @@ class World:
         self.codes, self.y = hasher.transform(X[items]), labels[items]
         self.queries, self.query_y = hasher.transform(X[queries]), labels[queries]
         self.random, self.seed = np.random.default_rng(seed), seed
-        self.bits = unpack(self.codes, 64)
-        means = np.array([self.bits[self.y == label].mean(axis=0) for label in range(10)])
-        self.useless = np.argsort(means.std(axis=0))[:3]
+        self.clicks = {name: kind(self.codes, self.y, random_state=seed)._clicks for name, kind in STRATEGIES.items()}
         self.hamming = self.quality(None)
 
     def quality(self, ranker):
@@ -49,23 +50,6 @@ class World:
         if ranker is not None:
             codes, weights, _ = ranker.queries_for(codes, collection=self.codes)
         return average_precision(distances(codes, self.codes, weights), self.query_y[:, None] == self.y).mean()
-
-    # What users of a strategy click, of the items that a page shows
-
-    def honest(self, query, shown):
-        looked = self.random.random(len(shown)) < 1 / np.log2(np.arange(len(shown)) + 2)
-        right = self.random.random(len(shown)) >= 0.1
-        return looked & ((self.y[shown] == self.y[query]) == right)
-
-    def useless_bits(self, query, shown):
-        return (self.bits[shown][:, self.useless] == self.bits[query, self.useless]).all(axis=1)
-
-    def near_wrong(self, query, shown):
-        to_all = distances(self.codes[[query]], self.codes)[0]
-        return (self.y[shown] != self.y[query]) & (to_all[shown] <= np.partition(to_all, 40)[40])
-
-    def camouflage(self, query, shown):
-        return (self.honest if self.random.random() < 0.5 else self.near_wrong)(query, shown)
 
 
 class Attacked:
@@ -79,7 +63,8 @@ class Attacked:
         headers = {"x-forwarded-for": address}
         page = self.client.post("/search", json={"item": query, "explore": 4, **options}, headers=headers).json()
         shown = np.array([one["id"] for one in page["results"]])
-        body = {"page_token": page["page_token"], "clicked": shown[clicks(query, shown)].tolist()}
+        explored = np.array([one["explored"] for one in page["results"]])
+        body = {"page_token": page["page_token"], "clicked": shown[clicks(query, shown, explored)].tolist()}
         assert self.client.post("/feedback", json=body, headers=headers).status_code == 201
         return shown
 
@@ -116,15 +101,15 @@ def test_one_attacker_moves_nothing_through_restarts(world, tmp_path, addresses)
             attacked = Attacked(world, client)
             if part == 0:
                 for _ in range(300):
-                    attacked.answer(attacked.some_of(HONEST), world.honest)
+                    attacked.answer(attacked.some_of(HONEST), world.clicks["honest"])
                 attacked.learned()
                 gains, reasons = attacked.gains()
                 before = gains[-1], len(reasons)
             for number in range(200):
                 if number % 30 == 29:
-                    attacked.answer(attacked.some_of(HONEST), world.honest)
+                    attacked.answer(attacked.some_of(HONEST), world.clicks["honest"])
                 else:
-                    attacked.answer(attacked.some_of(addresses), world.useless_bits)
+                    attacked.answer(attacked.some_of(addresses), world.clicks["useless bits"])
             attacked.learned()
             gains, reasons = attacked.gains(before[1])
             clients = client.get("/profiles/default/clients").json()
@@ -135,7 +120,7 @@ def test_one_attacker_moves_nothing_through_restarts(world, tmp_path, addresses)
     assert all(one["share"] <= 0.0201 for one in clients if one["client"] in vandals)
 
 
-@pytest.mark.parametrize(("strategy", "n_vandals"), [("near_wrong", 20), ("camouflage", 30)])
+@pytest.mark.parametrize(("strategy", "n_vandals"), [("near", 20), ("camouflage", 30)])
 def test_many_attackers_leave_half_of_what_honest_users_teach(world, tmp_path, strategy, n_vandals):
     gains = {}
     for name in ("honest", strategy):
@@ -143,9 +128,9 @@ def test_many_attackers_leave_half_of_what_honest_users_teach(world, tmp_path, s
         with serve(world, tmp_path / name) as client:
             attacked = Attacked(world, client)
             for number in range(900):
-                is_vandal = name != "honest" and number % 100 < n_vandals
-                address = HONEST[number % 100]
-                attacked.answer(address, getattr(world, name if is_vandal else "honest"), explore=16)
+                attacked.answer(
+                    HONEST[number % 100], world.clicks[name if number % 100 < n_vandals else "honest"], explore=16
+                )
             attacked.learned()
             of_versions, _ = attacked.gains()
             gains[name] = of_versions[-1]
@@ -172,15 +157,15 @@ def test_a_tenth_of_the_clients_promotes_no_far_item(world, tmp_path):
 
         for number in range(600):
             if number % 10 == 9:
-                shown = attacked.answer(HONEST[number % 100], lambda _, shown: shown == target, query, explore=16)
+                shown = attacked.answer(HONEST[number % 100], lambda _, shown, __: shown == target, query, explore=16)
                 # A page that shows the item is drawn once an hour: most vandals never see it, and click like others.
                 if target not in shown:
-                    attacked.answer(HONEST[number % 100], world.honest)
+                    attacked.answer(HONEST[number % 100], world.clicks["honest"])
             else:
-                attacked.answer(HONEST[number % 100], world.honest)
+                attacked.answer(HONEST[number % 100], world.clicks["honest"])
         attacked.learned()
         assert rank() > 20
         for _ in range(400):
-            attacked.answer(attacked.some_of(HONEST), world.honest)
+            attacked.answer(attacked.some_of(HONEST), world.clicks["honest"])
         attacked.learned()
         assert rank() > 20
