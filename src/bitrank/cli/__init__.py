@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     try:
-        status = int(arguments.run(arguments))
+        status = int(arguments.run(arguments) or 0)
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bitrank.cli.output import add_json, print_facts
+from bitrank.cli.output import add_run, print_facts
 from bitrank.core.lazy import import_extra
 
 
@@ -26,8 +26,7 @@ def add_parser(commands: Any) -> None:
     restore.add_argument("file", type=Path, help="file that `bitrank backup` wrote")
     for command, run in ((backup, _backup), (restore, _restore)):
         add_database(command)
-        add_json(command)
-        command.set_defaults(run=run)
+        add_run(command, run)
 
 
 def add_database(command: argparse.ArgumentParser) -> None:
@@ -37,22 +36,20 @@ def add_database(command: argparse.ArgumentParser) -> None:
     target.add_argument("--db", metavar="URL", help="postgresql://… instead")
 
 
-def _backup(arguments: argparse.Namespace) -> int:
+def _backup(arguments: argparse.Namespace) -> None:
     import_extra("sqlalchemy", "service")
     from bitrank.service.store.backup import back_up
 
     print_facts(back_up(url_of(arguments), arguments.file), as_json=arguments.json)
-    return 0
 
 
-def _restore(arguments: argparse.Namespace) -> int:
+def _restore(arguments: argparse.Namespace) -> None:
     import_extra("sqlalchemy", "service")
     from bitrank.service.settings import sqlite_url
     from bitrank.service.store.backup import restore
 
     url = arguments.db or sqlite_url(arguments.data)
     print_facts(restore(arguments.file, url), as_json=arguments.json)
-    return 0
 
 
 def url_of(arguments: argparse.Namespace) -> str:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bitrank.cli.output import add_json, print_report
+from bitrank.cli.output import add_run, print_report
 from bitrank.core.files import read_array
 
 
@@ -21,15 +21,13 @@ def add_parser(commands: Any) -> None:
     command.add_argument(
         "--queries", type=Path, help="real ones to measure on, as for `search`; items stand for them by default"
     )
-    add_json(command)
-    command.set_defaults(run=_cells)
+    add_run(command, _cells)
 
 
-def _cells(arguments: argparse.Namespace) -> int:
+def _cells(arguments: argparse.Namespace) -> None:
     from bitrank import Collection  # slow to import
 
     collection = Collection.load(arguments.collection)
     report = collection.make_cells(None if arguments.queries is None else read_array(arguments.queries))
     collection.save(arguments.collection)
     print_report(report, as_json=arguments.json)
-    return 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitrank.cli.judgements import read
-from bitrank.cli.output import add_json, print_report
+from bitrank.cli.output import add_run, print_report
 from bitrank.core.files import read_array
 from bitrank.core.lazy import import_extra
 
@@ -47,11 +47,10 @@ def add_parser(commands: Any) -> None:
         help="fold in what a service over the collection changed: what `bitrank backup` wrote of its database",
     )
     command.add_argument("--replace", action="store_true", help="take the place of a collection in the folder")
-    add_json(command)
-    command.set_defaults(run=_create)
+    add_run(command, _create)
 
 
-def _create(arguments: argparse.Namespace) -> int:
+def _create(arguments: argparse.Namespace) -> None:
     collection = _make(arguments)
     if arguments.backup is not None:
         import_extra("sqlalchemy", "service")
@@ -60,7 +59,6 @@ def _create(arguments: argparse.Namespace) -> int:
         fold(arguments.backup, collection)
     collection.save(arguments.collection, replace=arguments.replace)
     print_report(collection.report(), as_json=arguments.json)
-    return 0
 
 
 def _make(arguments: argparse.Namespace) -> Collection:

@@ -62,7 +62,7 @@ def add_parser(commands: Any) -> None:
     demo.set_defaults(run=_demo)
 
 
-def _demo(arguments: argparse.Namespace) -> int:
+def _demo(arguments: argparse.Namespace) -> None:
     import_extra("matplotlib", "demo")
     arguments.output.mkdir(parents=True, exist_ok=True)
     split = split_digits()
@@ -76,7 +76,6 @@ def _demo(arguments: argparse.Namespace) -> int:
     print(f"\nthe report of the collection at the end:\n{report}\n")
     for name in (CURVES, TOP_TEN):
         print(f"picture: {(arguments.output / name).resolve()}")
-    return 0
 
 
 def split_digits() -> Split:

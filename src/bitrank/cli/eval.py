@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitrank.cli.judgements import add_judged, arguments_of_pairs, read
-from bitrank.cli.output import add_json
+from bitrank.cli.output import add_run
 from bitrank.cli.weights import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.core.codes import sample_rows, unpack
 from bitrank.core.files import read_array
@@ -46,11 +46,10 @@ def add_parser(commands: Any) -> None:
         help="measure a random sample of at most this many queries (default: %(default)s)",
     )
     command.add_argument("--seed", type=int, default=0, help="seed of the sample (default: %(default)s)")
-    add_json(command)
-    command.set_defaults(run=_eval)
+    add_run(command, _eval)
 
 
-def _eval(arguments: argparse.Namespace) -> int:
+def _eval(arguments: argparse.Namespace) -> None:
     from bitrank import Collection  # slow to import
     from bitrank.collection.planes import over_codes
     from bitrank.evaluation import evaluate_rankings
@@ -93,13 +92,12 @@ def _eval(arguments: argparse.Namespace) -> int:
                 for name, group in evaluation.groups.items()
             }
         print(json.dumps(facts))
-        return 0
+        return
     print(f"{evaluation.n_queries} queries in {evaluation.n_items} codes of {evaluation.n_bits} bits\n")
     _print(evaluation.figures)
     for name, group in evaluation.groups.items():
         print(f"\ngroup {name}: {group.n_queries} queries")
         _print(group.figures)
-    return 0
 
 
 def _is_shifted(queries: Any, collection: Collection) -> bool:

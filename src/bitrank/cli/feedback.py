@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bitrank.cli.backup import add_database, url_of
-from bitrank.cli.output import add_json, print_facts
+from bitrank.cli.output import add_run, print_facts
 from bitrank.cli.weights import TOKEN_NOTE, environment_token
 from bitrank.clicks import read_log, write_log
 from bitrank.core.lazy import import_extra
@@ -32,8 +32,7 @@ def add_parser(commands: Any) -> None:
     target.add_argument("--url", help="URL of a running service, such as http://127.0.0.1:8000")
     target.add_argument("--output", type=Path, help="file of JSON lines to write")
     command.add_argument("--profile", help="profile that receives the clicks (default: as logged, else the default)")
-    add_json(command)
-    command.set_defaults(run=_import)
+    add_run(command, _import)
     prune = inner.add_parser(
         "prune",
         help="forget answered pages of a service",
@@ -45,11 +44,10 @@ def add_parser(commands: Any) -> None:
     prune.add_argument("--days", type=float, default=0.0, help="days to keep pages for")
     prune.add_argument("--bytes", type=int, default=0, help="bytes of pages to keep per profile, about")
     prune.add_argument("--client-pages", type=int, default=0, help="pages to keep per client")
-    add_json(prune)
-    prune.set_defaults(run=_prune)
+    add_run(prune, _prune)
 
 
-def _import(arguments: argparse.Namespace) -> int:
+def _import(arguments: argparse.Namespace) -> None:
     pages = read_log(arguments.logs)
     if arguments.profile is not None:
         pages = [page._replace(profile=arguments.profile) for page in pages]
@@ -61,10 +59,9 @@ def _import(arguments: argparse.Namespace) -> int:
 
         facts |= send_pages(pages, arguments.url, environment_token())._asdict()
     print_facts(facts, as_json=arguments.json)
-    return 0
 
 
-def _prune(arguments: argparse.Namespace) -> int:
+def _prune(arguments: argparse.Namespace) -> None:
     import_extra("sqlalchemy", "service")
     from bitrank.service.settings import Retention, Settings
     from bitrank.service.store import Store
@@ -79,4 +76,3 @@ def _prune(arguments: argparse.Namespace) -> int:
     finally:
         store.close()
     print_facts({f"forgotten from {profile}": n for profile, n in facts.items()}, as_json=arguments.json)
-    return 0

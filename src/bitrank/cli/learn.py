@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitrank.cli.feedback import LOGS
 from bitrank.cli.judgements import add_judged, arguments_of_pairs, read
-from bitrank.cli.output import add_json, print_report
+from bitrank.cli.output import add_run, print_report
 from bitrank.core.files import KINDS, check_output
 from bitrank.ranking.registry import RANKERS
 
@@ -47,11 +47,10 @@ def add_parser(commands: Any) -> None:
         help="parameter of the ranker, such as n_steps=200; may be repeated",
     )
     command.add_argument("--output", type=Path, help="file for what was learned, to use it elsewhere")
-    add_json(command)
-    command.set_defaults(run=_learn)
+    add_run(command, _learn)
 
 
-def _learn(arguments: argparse.Namespace) -> int:
+def _learn(arguments: argparse.Namespace) -> None:
     from bitrank import Collection, load_ranker  # slow to import
 
     if arguments.output is not None:
@@ -86,7 +85,6 @@ def _learn(arguments: argparse.Namespace) -> int:
         ranker.save(arguments.output)
     collection.save(arguments.collection)
     print_report(collection.report(), as_json=arguments.json)
-    return 0
 
 
 def _ranker(arguments: argparse.Namespace) -> Ranker | str | None:

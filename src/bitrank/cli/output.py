@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bitrank.collection import CollectionReport
 
 
-def add_json(*commands: argparse.ArgumentParser) -> None:
-    """Add `--json` to the commands."""
-    for command in commands:
-        command.add_argument("--json", action="store_true", help="print JSON, for programs")
+def add_run(command: argparse.ArgumentParser, run: Callable[[argparse.Namespace], None]) -> None:
+    """Add `--json`, and name the function that runs the command."""
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+    command.set_defaults(run=run)
 
 
 def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitrank.cli.feedback import LOGS
-from bitrank.cli.output import add_json, print_facts
+from bitrank.cli.output import add_run, print_facts
 from bitrank.cli.weights import SOURCES, TOKEN_NOTE, read_weights
 from bitrank.core.files import check_output
 
@@ -35,11 +35,10 @@ def add_parser(commands: Any) -> None:
     command.add_argument("--output", type=Path, help="file for the learned ranker")
     command.add_argument("--top", type=int, default=10, help="moved items to list (default: %(default)s)")
     command.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    add_json(command)
-    command.set_defaults(run=_replay)
+    add_run(command, _replay)
 
 
-def _replay(arguments: argparse.Namespace) -> int:
+def _replay(arguments: argparse.Namespace) -> None:
     if arguments.output is not None:
         check_output(arguments.output)
     from bitrank import Collection  # slow to import
@@ -60,7 +59,6 @@ def _replay(arguments: argparse.Namespace) -> int:
         print_facts(facts, as_json=True)
     else:
         _print(facts)
-    return 0
 
 
 def _start(arguments: argparse.Namespace, collection: Collection) -> Any:

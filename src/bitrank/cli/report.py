@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bitrank.cli.output import add_json, print_facts, print_report
+from bitrank.cli.output import add_run, print_facts, print_report
 
 
 def add_parser(commands: Any) -> None:
@@ -22,21 +22,19 @@ def add_parser(commands: Any) -> None:
     )
     for command, run in ((report, _report), (info, _info)):
         command.add_argument("collection", type=Path, help="folder of the collection")
-        command.set_defaults(run=run)
-    add_json(report, info)
+        add_run(command, run)
 
 
-def _report(arguments: argparse.Namespace) -> int:
+def _report(arguments: argparse.Namespace) -> None:
     from bitrank import Collection  # slow to import
 
     report = Collection.load(arguments.collection).report()
     if arguments.plot is not None:
         report.plot().figure.savefig(arguments.plot)
     print_report(report, as_json=arguments.json)
-    return 0
 
 
-def _info(arguments: argparse.Namespace) -> int:
+def _info(arguments: argparse.Namespace) -> None:
     from bitrank import Collection
 
     collection = Collection.load(arguments.collection)
@@ -50,9 +48,8 @@ def _info(arguments: argparse.Namespace) -> int:
     ]
     if arguments.json:
         print_facts(facts | {"versions": versions}, as_json=True)
-        return 0
+        return
     print_facts({name: value for name, value in facts.items() if value is not None}, as_json=False)
     for version in versions:
         ranking = f"{version['ranker']} from {version['learned_from']}" if version["ranker"] else "plain"
         print_facts({f"version {version['number']}": ranking}, as_json=False)
-    return 0

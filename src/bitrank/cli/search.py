@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bitrank.cli.output import add_json
+from bitrank.cli.output import add_run
 from bitrank.core.files import read_array
 from bitrank.core.progress import progress
 
@@ -28,11 +28,10 @@ def add_parser(commands: Any) -> None:
     )
     command.add_argument("--explain", action="store_true", help="say which ranking answered, and how far it is trusted")
     command.add_argument("--threads", type=int, help="threads (default: one per core)")
-    add_json(command)
-    command.set_defaults(run=_search)
+    add_run(command, _search)
 
 
-def _search(arguments: argparse.Namespace) -> int:
+def _search(arguments: argparse.Namespace) -> None:
     from bitrank import Collection  # slow to import
 
     collection, queries = Collection.load(arguments.collection), read_array(arguments.queries)
@@ -50,7 +49,6 @@ def _search(arguments: argparse.Namespace) -> int:
                 lifts = (results.explanation.lifted or {row: []})[row]
                 line |= {"lifted_by": [each and each.query for each in lifts[:n_found]]} if any(lifts) else {}
             print(json.dumps(line) if arguments.json else _text(line))
-    return 0
 
 
 def _text(line: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import dask
@@ -20,6 +21,7 @@ from bitrank.dask.blocks import blocks, check_column, check_dask_codes, merged
 Labels = npt.NDArray[Any]
 Keys = npt.NDArray[np.uint64]
 
+_sum = partial(np.sum, axis=0)
 # Distances of relevant items per pass over the codes: about 0.5 GB with their counts.
 MAX_VALUES = 1 << 24
 
@@ -192,7 +194,3 @@ def _merge(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:
     order = np.argsort(keys, kind="stable")
     keys, first = np.unique(keys[order], return_index=True)
     return keys, np.add.reduceat(counts[order], first) if len(first) else counts
-
-
-def _sum(parts: list[Any]) -> Any:
-    return np.sum(parts, axis=0)
