@@ -73,11 +73,16 @@ class Collection:
         hasher: Hasher | None = None,
         n_dimensions: int | None = None,
         metric: str = "cosine",
+        cells: str | None = None,
         random_state: int | None = None,
     ) -> None:
         self._random_state = _check_seed(random_state)
+        if cells not in (None, "auto"):
+            raise ValueError(f'cells must be None or "auto", got {cells!r:.60}')
         lazy = None if hasher is None else Lazy("hasher", hasher)
         self._moment = Moment(index, ids, PLAIN, hasher=lazy, n_dimensions=n_dimensions, metric=metric)
+        if cells is not None:
+            self._set(promises=promises.Promises())
         self._versions: tuple[tuple[Version, Lazy | None], ...] = ((PLAIN, None),)
         self._learned: Learned | None = None
         self._recall: float | None = None
@@ -157,9 +162,10 @@ class Collection:
         index = _new_index(made)
         known, numbers = _start_ids(ids, len(vectors), index)
         index.add(made.transform(vectors), numbers)
-        n_dimensions = int(vectors.shape[1])
-        collection = cls(index, known, hasher=made, n_dimensions=n_dimensions, metric=metric, random_state=random_state)
-        collection._may_make_cells(cells)
+        n = vectors.shape[1]
+        collection = cls(
+            index, known, hasher=made, n_dimensions=n, metric=metric, cells=cells, random_state=random_state
+        )
         collection._vectors, collection._fit = GivenVectors(((numbers, vectors),)), fit
         collection._recall = choosing.recall_on_held_out(made, vectors, metric, asked)
         return collection
@@ -204,9 +210,7 @@ class Collection:
         index = Index(n_bits=width) if hasher is None else _new_index(hasher)
         known, numbers = _start_ids(ids, len(checked), index)
         index.add(checked, numbers)
-        collection = cls(index, known, hasher=hasher, n_dimensions=n_dimensions, random_state=random_state)
-        collection._may_make_cells(cells)
-        return collection
+        return cls(index, known, hasher=hasher, n_dimensions=n_dimensions, cells=cells, random_state=random_state)
 
     @classmethod
     def from_engine(cls, engine: Engine, hasher: Hasher | None = None, *, random_state: int | None = None) -> Self:
@@ -815,10 +819,6 @@ class Collection:
         if queries is not None:
             reals, vectors = self._moment.read_queries(queries)
             queries = reals if vectors is None else vectors
-        self._make_cells(queries)
-        return self.report()
-
-    def _make_cells(self, queries: npt.NDArray[Any] | None = None) -> None:
         with self._writing:
             moment = self._moment
             if not isinstance(moment.index, Index):
@@ -829,12 +829,7 @@ class Collection:
                 kept = promises.Promises(kept.queries)
             self._set(measure=True, index=index, promises=kept.with_queries(queries))
             self._changes = None
-
-    def _may_make_cells(self, cells: str | None) -> None:
-        if cells not in (None, "auto"):
-            raise ValueError(f'cells must be None or "auto", got {cells!r:.60}')
-        if cells is not None:
-            self._set(promises=promises.Promises())
+        return self.report()
 
     def _keep_promises(self, recall: float) -> None:
         """Make cells where the first search with `recall` shall, and measure what was not."""
@@ -845,7 +840,7 @@ class Collection:
         if not moment.index.has_cells and len(moment.index) >= promises.LEAST_ITEMS:
             with self._writing:
                 if not self._moment.index.has_cells:
-                    self._make_cells()
+                    self.make_cells()
         if not promises.is_ready(self._moment):
             with self._writing:
                 self._set(measure=True)

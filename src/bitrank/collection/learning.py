@@ -180,13 +180,13 @@ def check_labels(labels: Any, n: int) -> tuple[npt.NDArray[Any], Rows]:
     (array([3, 5]), array([0, 2]))
     """
     if isinstance(labels, list | tuple):
-        array = np.empty(len(labels), object)
-        array[:] = labels if all(np.ndim(label) == 0 for label in labels) else [None] * len(labels)
         if any(np.ndim(label) for label in labels):
             raise ValueError(
                 "labels must hold one label per item, got rows of several: give one column of them, or pairs with a "
                 "grade for each label that two items share"
             )
+        array = np.empty(len(labels), object)
+        array[:] = labels
     else:
         array = labels.to_numpy() if hasattr(labels, "to_numpy") else to_array(labels, "labels")
     if array.ndim != 1 or len(array) != n:
