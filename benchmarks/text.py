@@ -142,7 +142,7 @@ def judged(report: Report, name: str) -> None:
                 ndcg10=Figure(found.mean(), least=least),
                 accepted=learned.accepted,
                 gain=found.mean() - plain.mean(),
-                reported_gain=learned.gate.gain,
+                reported_gain=reported_gain(learned),
                 won=int((found > plain + 1e-9).sum()),
                 lost=int((found < plain - 1e-9).sum()),
                 p=randomisation(found - plain),
@@ -171,6 +171,17 @@ def judged(report: Report, name: str) -> None:
         setting = tune(tuned, settings, inputs, items)
         vectors = setting.learn(inputs, items, Draws(data, 0))[test]
         report.add(f"{name}, {rival}, all judged", ndcg10=score(vectors @ items.T).mean())
+
+
+def reported_gain(learned: Any) -> float:
+    """What held-out queries say that everything in use gains: the vector, the memory, or both."""
+    memory = learned.memory
+    if memory is None or memory["use"] in ("neither", "vector"):
+        return float(learned.gate.gain)
+    if not memory["together"]:
+        return float(next(line["gain"] for line in memory["lines"] if line["offset"] == memory["offset"]))
+    figures = {(line["use"], line["offset"]): line["ndcg10"] for line in memory["together"]}
+    return float(figures[memory["use"], memory["offset"]] - figures["neither", None])
 
 
 def banking(report: Report, half: bool) -> None:

@@ -155,17 +155,6 @@ def best_dcg(gains: npt.NDArray[Any]) -> Floats:
     return out
 
 
-class Near(NamedTuple):
-    """Rows of near items per query, and the distances to them; a row that is known already is far away.
-
-    The distances of a blend hold until the next one is taken.
-    """
-
-    rows: Rows
-    known: Mask
-    blends: Iterator[tuple[float, Distances]]
-
-
 class HeldOutQueries:
     """Held-out queries in a collection.
 
@@ -234,8 +223,13 @@ class HeldOutQueries:
             np.matmul(self.codes[rows[place]], -vector, out=out[place])
         return out
 
-    def blend_near(self, weights: Weights, blends: Sequence[float]) -> Near:
-        """Distances to near items for every blend; a blend of weights is a blend of distances."""
+    def blend_near(
+        self, weights: Weights, blends: Sequence[float]
+    ) -> tuple[Rows, Mask, Iterator[tuple[float, Distances]]]:
+        """Rows of near items per query, which of them come again, far away, and the distances to them for every blend.
+
+        A blend of weights is a blend of distances; those of one hold until the next is taken.
+        """
         rows, known = self.near, np.zeros(self.near.shape, bool)
         plain, full = self.to_near, self.to_rows(self.near, weights)
         if weights.min() < 0:
@@ -246,7 +240,7 @@ class HeldOutQueries:
             rows, known = np.hstack([rows, more]), np.hstack([known, again])
             plain = np.hstack([plain, self.to_rows(more, self.magnitudes) + far])
             full = np.hstack([full, self.to_rows(more, weights) + far])
-        return Near(rows, known, _mix(plain, full, blends))
+        return rows, known, _mix(plain, full, blends)
 
     def _nearest(self, weights: Weights | None) -> Rows:
         """Rows of the collection nearest to each query, itself excluded."""
@@ -338,9 +332,9 @@ class HeldOutLabels(HeldOutQueries):
     def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, LabelScores]]:
         """Judge every blend with the factor."""
         weights = self.weights(factor)
-        full, near = self._to_sample(weights), self.blend_near(weights, blends)
-        near_relevant = self._near_relevant(near.rows) & ~near.known
-        for amount, to_near in near.blends:
+        full, (rows, known, blended) = self._to_sample(weights), self.blend_near(weights, blends)
+        near_relevant = self._near_relevant(rows) & ~known
+        for amount, to_near in blended:
             share = np.float32(amount)
             to_sample = (1 - share) * self.to_sample + share * full
             yield amount, self._score(to_sample, to_near, near_relevant, self.relevant)
@@ -415,9 +409,9 @@ class HeldOutPairs(HeldOutQueries):
 
     def judge_blends(self, factor: Factor, blends: Sequence[float]) -> Iterator[tuple[float, PairScores]]:
         """Judge every blend with the factor."""
-        near: Near = self.blend_near(self.weights(factor), blends)
-        for amount, to_near in near.blends:
-            yield amount, self._score(near.rows, near.known, to_near)
+        rows, known, blended = self.blend_near(self.weights(factor), blends)
+        for amount, to_near in blended:
+            yield amount, self._score(rows, known, to_near)
 
     def _score(self, rows: Rows, known: Mask, to_near: Distances, lists: Any = slice(None)) -> PairScores:
         kinds = [self._gains_of(rows, known, gains, lists) for gains in (self.gains, self.new_gains)]

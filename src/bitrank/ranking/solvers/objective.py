@@ -91,7 +91,7 @@ class Constraints:
         if which == "tie" and not self.has_ties:
             return np.zeros((0, self.n_bits), dtype)
         plus, minus = (np.unpackbits(bits[rows], axis=1, count=self.n_bits).view(np.int8) for bits in self._pair(which))
-        dense: npt.NDArray[Any] = np.subtract(plus, minus, dtype=dtype)
+        dense: npt.NDArray[Any] = np.subtract(plus, minus).astype(dtype)
         if self._scale is not None:
             dense *= self._scale[self._query_rows[rows]]
         return dense
@@ -106,7 +106,8 @@ class Constraints:
 
     @cached_property
     def _dense_order(self) -> npt.NDArray[Any]:
-        return self.dense("order", dtype=np.float32)  # exact: magnitudes with a sign
+        parts = [slice(start, start + 1024) for start in range(0, self.n_rows, 1024)]
+        return np.concatenate([self.dense("order", rows, np.float32) for rows in parts])  # exact: signed magnitudes
 
     # Without magnitudes rows hold only -1, 0 and 1; the kernel works on their packed bits.
 
