@@ -20,9 +20,9 @@ def _kind(rng, n, n_bits, share=0.9):
 
 def test_vectors_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 40))
-    signs = np.where(X[:, 0] + rng.normal(size=300) > 1, 1, -1)
-    costs = rng.random((300, 3)) * [0.01, 1, 30]
+    X = rng.normal(size=(300, 40)).astype(np.float32)
+    signs = np.where(X[:, 0] + rng.normal(size=300) > 1, 1, -1).astype(np.float32)
+    costs = (rng.random((300, 3)) * [0.01, 1, 30]).astype(np.float32)
     w, gap = solve(X, signs, costs, 1e-4)
     assert (gap <= 1e-4).all()
     for column in range(3):

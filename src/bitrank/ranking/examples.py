@@ -11,8 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
-from scipy.special import expit, stdtrit
+from scipy.special import stdtrit
 
 from bitrank.core.checks import check_codes
 from bitrank.core.codes import sample_rows, split_vectors, unpack
@@ -29,7 +28,7 @@ _TOLERANCE, _ROUGH = 0.01, 0.05  # |g| / |w| of what ranks, and of what is judge
 _BIAS = 10.0  # the constant feature, so large that its weight is next to free
 _MOST_LEFT_OUT = 10
 _CERTAINTY = 0.975  # the nearest example ranks where Student's test is this sure that it is better than the vector
-_MOST_STEPS = 50
+_MOST_STEPS, _MOST_DIRECTIONS, _MOST_HALVINGS = 50, 40, 20
 
 
 class ExampleQuery(NamedTuple):
@@ -165,42 +164,56 @@ def _tanimoto(rows: Floats, right: Floats) -> Floats:
 
 
 def solve(X: Floats, signs: Floats, costs: Floats, tolerance: float) -> tuple[Floats, Floats]:
-    """Least logistic losses by Newton's method with conjugate gradients, a problem per column of costs.
+    """Least logistic losses by Newton's method, a problem per column of costs.
 
     Returns
     -------
     w, gap : one vector per column, and |g| / |w|
     """
-    y, shape = signs[:, None], (X.shape[1], costs.shape[1])
-    last: dict[str, Floats] = {}
-
-    def objective(flat: Floats) -> tuple[float, Floats]:
-        w = flat.reshape(shape).astype(X.dtype)
-        margins = (X @ w) * y
-        p = expit(-margins)  # that rows are on the wrong side
+    w = np.zeros((X.shape[1], costs.shape[1]), np.float32)
+    margins = np.zeros(costs.shape, np.float32)
+    y = signs[:, None]
+    for step in range(_MOST_STEPS + 1):
+        p = 1 / (1 + np.exp(np.minimum(margins, 60)))
         g = w - X.T @ (costs * p * y)
-        last.update(at=flat, curvature=costs * p * (1 - p), g=g)
-        losses = costs * np.logaddexp(X.dtype.type(0), -margins)
-        return float((w * w).sum() / 2 + losses.sum()), g.ravel().astype(np.float64)
+        gap = np.linalg.norm(g, axis=0) / np.maximum(np.linalg.norm(w, axis=0), 1e-6)
+        if step == _MOST_STEPS or (gap <= tolerance).all():
+            break
+        change = _newton(X, costs * p * (1 - p), g, np.minimum(0.3, np.sqrt(gap)))
+        along = (X @ change) * y
+        length = _lengths(w, change, margins, along, costs, (g * change).sum(axis=0))
+        w, margins = w + length * change, margins + length * along
+    return w, gap
 
-    def hessian_times(flat: Floats, direction: Floats) -> Floats:
-        if not np.array_equal(flat, last["at"]):
-            objective(flat)
-        along = direction.reshape(shape).astype(X.dtype)
-        bent: Floats = along + X.T @ (last["curvature"] * (X @ along))
-        return bent.ravel().astype(np.float64)
 
-    def gaps(flat: Floats) -> Floats:
-        if not np.array_equal(flat, last["at"]):
-            objective(flat)
-        lengths = np.linalg.norm(flat.reshape(shape), axis=0)
-        return np.asarray(np.linalg.norm(last["g"], axis=0) / np.maximum(lengths, 1e-6))
+def _newton(X: Floats, curvature: Floats, g: Floats, share: Floats) -> Floats:
+    """Newton's steps by conjugate gradients, until the residual is a share of g."""
+    change, residual = np.zeros_like(g), -g
+    direction, square = residual, (g * g).sum(axis=0)
+    enough = share**2 * square
+    for _ in range(_MOST_DIRECTIONS):
+        bent = direction + X.T @ (curvature * (X @ direction))
+        length = np.where(square > enough, square / np.maximum((direction * bent).sum(axis=0), 1e-30), 0)
+        change, residual = change + length * direction, residual - length * bent
+        before, square = square, (residual * residual).sum(axis=0)
+        if (square <= enough).all():
+            break
+        direction = residual + square / np.maximum(before, 1e-30) * direction
+    return change
 
-    def stop(flat: Floats) -> None:
-        if (gaps(flat) <= tolerance).all():
-            raise StopIteration
 
-    options = {"xtol": 0.0, "maxiter": _MOST_STEPS}
-    start, how = np.zeros(X.shape[1] * costs.shape[1]), {"hessp": hessian_times, "callback": stop, "options": options}
-    w = minimize(objective, start, jac=True, method="Newton-CG", **how).x
-    return w.reshape(shape).astype(X.dtype), gaps(w)
+def _lengths(w: Floats, change: Floats, margins: Floats, along: Floats, costs: Floats, slope: Floats) -> Floats:
+    """Lengths of steps, halved until each objective falls enough."""
+
+    def objective(length: Floats) -> Any:
+        losses = costs * np.logaddexp(np.float32(0), -(margins + length * along))
+        return ((w + length * change) ** 2).sum(axis=0) / 2 + losses.sum(axis=0)
+
+    length = np.ones(w.shape[1], np.float32)
+    start = objective(0 * length)
+    for _ in range(_MOST_HALVINGS):
+        worse = objective(length) > start + 1e-4 * length * slope + 1e-6 * np.abs(start)
+        if not worse.any():
+            break
+        length = np.where(worse, length / 2, length)
+    return length
