@@ -183,3 +183,14 @@ def test_vectors_of_a_log_make_all_queries_reals():
     ]
     queries, _, _ = pairs_from_log(pages, np.uint8([[64], [128]]), None, 2, project=lambda vectors: 2 * vectors)
     np.testing.assert_array_equal(queries, np.float32([[1, -4], [1, -1]]))
+
+
+def test_numbers_of_a_log_stand_for_texts_of_digits():
+    logged = LoggedPage("a1", {"item": 10}, [20, 10, 40], [False, True, True], [10])
+    codes = np.uint8([[1], [2], [3]])
+    [(left, page)] = pages_from_log([logged], codes, np.array(["20", "10", "b"], object), 8)
+    assert (left.query, left.shown, left.clicked) == ({"item": "10"}, ["20", "10"], ["10"])
+    assert (page.query_code.tolist(), page.shown_codes.tolist()) == ([2], [[1], [2]])
+    assert (page.clicked.tolist(), page.explored.tolist()) == ([False, True], [False, True])
+    pairs = pairs_from_log([logged], codes, ["20", "10", "b"], 8).pairs
+    assert pairs.tolist() == [[0, 0, 0], [0, 1, 1]]

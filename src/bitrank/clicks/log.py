@@ -315,24 +315,14 @@ def pages_from_log(
     for logged in logged_pages:
         query = logged.query | ({"item": id_of(logged.query["item"])} if "item" in logged.query else {})
         shown, clicked = list(map(id_of, logged.shown)), list(map(id_of, logged.clicked))
-        logged = logged._replace(query=query, shown=shown, clicked=clicked)
-        places = [place for place, item in enumerate(logged.shown) if item in rows]
-        if not places or ("item" in logged.query and logged.query["item"] not in rows):
+        places = [place for place, item in enumerate(shown) if item in rows]
+        if not places or ("item" in query and query["item"] not in rows):
             continue
-        shown, explored = [logged.shown[place] for place in places], [logged.explored[place] for place in places]
-        clicked = [item for item in logged.clicked if item in rows]
-        left = logged._replace(shown=shown, explored=explored, clicked=clicked)
-        shown_codes = codes[[rows[item] for item in shown]]
-        yield (
-            left,
-            Page(
-                code_of(logged.query),
-                shown_codes,
-                np.array([i in clicked for i in shown]),
-                np.array(explored),
-                logged.client,
-            ),
-        )
+        shown, explored = [shown[place] for place in places], [logged.explored[place] for place in places]
+        clicked = [item for item in clicked if item in rows]
+        shown_codes, is_clicked = codes[[rows[item] for item in shown]], np.array([item in clicked for item in shown])
+        left = logged._replace(query=query, shown=shown, explored=explored, clicked=clicked)
+        yield left, Page(code_of(query), shown_codes, is_clicked, np.array(explored), logged.client)
 
 
 class LoggedPairs(NamedTuple):
