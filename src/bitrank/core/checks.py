@@ -293,9 +293,9 @@ def check_reals(array: npt.NDArray[Any], n_bits: int, name: str = "queries") -> 
 
 def check_finite(array: npt.NDArray[Any], name: str) -> None:
     """Refuse a matrix with a value that is not finite."""
-    wrong = ~np.isfinite(array)
-    if wrong.any():
-        row, column = np.unravel_index(int(wrong.argmax()), array.shape)
+    finite = np.isfinite(array)
+    if not finite.all():
+        row, column = np.unravel_index(int(finite.argmin()), array.shape)
         raise ValueError(f"{name} must be finite, got {array[row, column]} in row {row}, column {column}")
 
 

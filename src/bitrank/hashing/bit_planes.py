@@ -252,11 +252,8 @@ class BitPlanes(Hasher):
     def estimating(self, asked: Asked) -> Estimates:
         """What `Index.search` takes to order rows by their estimated distances."""
         layout = self._layout
-        terms = layout.terms(asked)
-        if self.metric == "cosine":
-            terms[:, 0] += 1
         stored = (layout.f.low, layout.f.step) if layout.tail_bytes else (layout.f.middle, 0.0)
-        return Estimates(layout.tail_bytes, *stored, self.metric == "l2", terms)
+        return Estimates(layout.tail_bytes, *stored, self.metric == "l2", layout.terms(asked))
 
     def scale(self, asked: Asked) -> tuple[Floats, Floats]:
         """What turns products into similarities of items with a typical correction: (first + product)·second.

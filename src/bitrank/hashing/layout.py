@@ -105,6 +105,16 @@ class Layout:
         self._weights[self._f_tail] = f_weights[self._f_tail]
         self._head_weights[self._f_head] = f_weights[self._f_head]
         self._columns = columns.astype(np.uint16)
+        # The terms of estimates are linear in β and in |q'|², or the product of the query and the centre.
+        slope, square = (self.slope if len(self._f_tail) else 0.0), axes.length**2
+        by_beta = [-self.t0, 0.0, self.used_w.middle]
+        if axes.metric == "l2":
+            self._by_number = np.array([by_beta, [square - 2 * square * slope, 0, -slope * self.f.middle]])
+            self._by_number[0, 0] *= 2 * square
+            self._constant = np.array([0, -2 * square, 0])
+        else:
+            self._by_number = np.array([by_beta, [-1, 0, 0]])
+            self._constant = np.array([axes.metric == "cosine", -1, 0])
         self.tail_bytes = self.f.n_bits // 8 if (places[self.n_scanned :] == F).any() else 0
 
     def encode(self, X: npt.NDArray[Any]) -> Codes:
@@ -162,19 +172,10 @@ class Layout:
         return out
 
     def terms(self, asked: Asked) -> Floats:
-        """The terms of `core.types.Estimates`, by minus the scores."""
-        out = np.empty((len(asked.z), 3))
-        first, second, third = out.T
-        np.negative(asked.scale, out=second)
-        third[:] = first[:] = asked.z[:, -2]
-        first *= self.t0
-        third *= self.used_w.middle
-        if len(self._f_tail):
-            t = self.slope * asked.z[:, -1].astype(np.float64)
-            first += t
-            third -= t * self.f.middle
-        first *= second
-        first -= asked.offset
+        """The terms of `core.types.Estimates`, by distances: minus the scores, or one less the cosine."""
+        out: Floats = asked.z[:, -2:] @ self._by_number + self._constant
+        if self.axes.metric == "dot":
+            out[:, :2] *= asked.scale[:, None]
         return out
 
     def estimates(self, products: Floats | Reals, f: Reals, asked: Asked) -> Reals:

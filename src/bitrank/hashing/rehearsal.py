@@ -16,7 +16,7 @@ _QUERIES = 200
 _MOST_ROWS, _MOST_NUMBERS = 50_000, 40_000_000
 _ROWS_OF_FAMILIES = 5000
 _NEAR = 100  # rows per query that come near the threshold: the ranges of numbers are theirs
-_SHORTLISTS = (100, 200)
+_SHORTLISTS = (50, 100, 200)
 _LOST = 0.002  # recall that a head may lose
 _LEAST_GAIN = 0.01  # of recall, for axes other than principal ones
 _ERROR_OF_NUMBERS = 0.1  # of the error that the levels leave
@@ -24,7 +24,7 @@ _HEADS = (0.125, 0.1875, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1, 1.25, 1.5, 2, 
 _LONGER, _LONGEST = 1.5, 0.8  # a head beside the shortest that would do for rows, and beside the whole code
 _LEAST_ITEMS = 20_000  # that a collection is taken to hold one day
 _LEAST_BITS = 1.0  # per dimension, for codes that are not scanned whole
-_COST_OF_BYTE, _COST_OF_ROW = 1.3e-5, 0.35  # µs: a byte of a row scanned, a row of the shortlist read
+_COST_OF_BYTE, _COST_OF_ROW = 1.3e-5, 0.18  # µs: a byte of a row scanned, a row of the shortlist read
 Bit = tuple[float, int, int]  # mean weight, what it belongs to, power of two
 
 

@@ -116,16 +116,18 @@ bool split_reals(const float *reals, std::size_t n_rows, std::size_t n_bits, std
 
 void split_products(const float *numbers, std::size_t n_rows, std::size_t n_numbers, const std::uint16_t *columns,
                     const float *weights, std::size_t n_bits, std::uint8_t *codes, float *sizes) {
-    for (std::size_t row = 0; row < n_rows; ++row, numbers += n_numbers)
-        for (std::size_t bit = 0; bit < n_bits; bit += 8, ++codes) {
-            unsigned byte = 0;
-            for (std::size_t i = bit; i < std::min(bit + 8, n_bits); ++i, ++sizes) {
-                const float real = numbers[columns[i]] * weights[i];
-                byte |= (real > 0 ? 0x80u : 0u) >> (i - bit);
-                *sizes = std::abs(real);
-            }
-            *codes = static_cast<std::uint8_t>(byte);
-        }
+    for (std::size_t row = 0; row < n_rows; ++row, numbers += n_numbers, sizes += n_bits) {
+        for (std::size_t i = 0; i < n_bits; ++i) sizes[i] = numbers[columns[i]] * weights[i];
+        const auto ones = [&](std::size_t bit, std::size_t n) {
+            int byte = 0;
+            for (std::size_t i = 0; i < n; ++i) byte |= std::bit_cast<std::int32_t>(sizes[bit + i]) > 0 ? 0x80 >> i : 0;
+            return static_cast<std::uint8_t>(byte);
+        };
+        std::size_t bit = 0;
+        for (; bit + 8 <= n_bits; bit += 8) *codes++ = ones(bit, 8);
+        if (bit < n_bits) *codes++ = ones(bit, n_bits - bit);
+        for (std::size_t i = 0; i < n_bits; ++i) sizes[i] = std::abs(sizes[i]);
+    }
 }
 
 }  // namespace bitrank
