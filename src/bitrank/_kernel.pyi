@@ -23,7 +23,7 @@ def split_reals(
 ) -> bool: ...
 def split_products(
     numbers: npt.NDArray[np.float32],
-    columns: npt.NDArray[np.uint16],
+    columns: npt.NDArray[np.int64],
     weights: npt.NDArray[np.float32],
     codes: npt.NDArray[np.uint8],
     sizes: npt.NDArray[np.float32],
@@ -33,6 +33,7 @@ def center(
     vectors: npt.NDArray[np.float32] | npt.NDArray[np.float64],
     length: float,
     center: npt.NDArray[np.float64] | None,
+    zeros: bool,
     out: npt.NDArray[np.float32],
     squares: npt.NDArray[np.float64],
 ) -> bool: ...

@@ -131,13 +131,14 @@ bool split_reals(Weights reals, Matrix<std::uint8_t> codes, Matrix<float> sizes)
     return bitrank::split_reals(reals.data(), reals.shape(0), reals.shape(1), codes.data(), sizes.data());
 }
 
-void split_products(Weights numbers, Bits columns, Vector<const float> weights, Matrix<std::uint8_t> codes,
-                    Matrix<float> sizes) {
+void split_products(Weights numbers, Vector<const std::int64_t> columns, Vector<const float> weights,
+                    Matrix<std::uint8_t> codes, Matrix<float> sizes) {
     const std::size_t n = numbers.shape(0), n_bits = columns.shape(0);
     require(weights.shape(0) == n_bits, "weights must have one value per column");
     require(codes.shape(0) == n && codes.shape(1) == (n_bits + 7) / 8 && sizes.shape(0) == n && sizes.shape(1) == n_bits,
             "codes and sizes must be (n_queries, ceil(n_bits / 8)) and (n_queries, n_bits)");
-    require(std::all_of(columns.data(), columns.data() + n_bits, [&](std::size_t i) { return i < numbers.shape(1); }),
+    require(std::all_of(columns.data(), columns.data() + n_bits,
+                        [&](std::int64_t i) { return i >= 0 && i < static_cast<std::int64_t>(numbers.shape(1)); }),
             "columns must be columns of numbers");
     nb::gil_scoped_release release;
     bitrank::split_products(numbers.data(), n, numbers.shape(1), columns.data(), weights.data(), n_bits, codes.data(),
@@ -152,13 +153,14 @@ void round_to_exact_sums(Matrix<float> weights) {
 }
 
 template <typename T>
-bool center(Matrix<const T> vectors, double length, std::optional<Vector<const double>> center, Matrix<float> out,
-            Vector<double> squares) {
+bool center(Matrix<const T> vectors, double length, std::optional<Vector<const double>> center, bool zeros,
+            Matrix<float> out, Vector<double> squares) {
     const std::size_t n = vectors.shape(0), d = vectors.shape(1);
     require(out.shape(0) == n && out.shape(1) == d && squares.shape(0) == n && (!center || center->shape(0) == d),
             "out must have the shape of vectors, squares one value per vector, and center one per column");
     nb::gil_scoped_release release;
-    return bitrank::center(vectors.data(), n, d, length, center ? center->data() : nullptr, out.data(), squares.data());
+    return bitrank::center(vectors.data(), n, d, length, center ? center->data() : nullptr, zeros, out.data(),
+                           squares.data());
 }
 
 bool shift(Matrix<float> rows, Vector<const float> shift, float most) {
@@ -550,9 +552,9 @@ NB_MODULE(_kernel, module) {
     module.def("split_products", &split_products, "numbers"_a, "columns"_a, "weights"_a, "codes"_a.noconvert(),
                "sizes"_a.noconvert());
     module.def("round_to_exact_sums", &round_to_exact_sums, "weights"_a.noconvert());
-    module.def("center", &center<float>, "vectors"_a.noconvert(), "length"_a, "center"_a.none(), "out"_a.noconvert(),
+    module.def("center", &center<float>, "vectors"_a.noconvert(), "length"_a, "center"_a.none(), "zeros"_a, "out"_a.noconvert(),
                "squares"_a.noconvert());
-    module.def("center", &center<double>, "vectors"_a, "length"_a, "center"_a.none(), "out"_a.noconvert(),
+    module.def("center", &center<double>, "vectors"_a, "length"_a, "center"_a.none(), "zeros"_a, "out"_a.noconvert(),
                "squares"_a.noconvert());
     module.def("shift", &shift, "rows"_a.noconvert(), "shift"_a, "most"_a);
     module.def("hamming", &hamming, "queries"_a, "codes"_a, "out"_a.noconvert(), "threads"_a = 1);

@@ -35,27 +35,28 @@ bool all_finite(const float *values, std::size_t n) {
 }  // namespace
 
 template <typename T>
-bool center(const T *vectors, std::size_t n_rows, std::size_t n_columns, double length, const double *center, float *out,
-            double *squares) {
-    bool finite = true;
+bool center(const T *vectors, std::size_t n_rows, std::size_t n_columns, double length, const double *center, bool zeros,
+            float *out, double *squares) {
+    bool good = true;
     for (std::size_t row = 0; row < n_rows; ++row, vectors += n_columns, out += n_columns) {
         for (std::size_t i = 0; i < n_columns; ++i) out[i] = static_cast<float>(vectors[i]);
-        finite &= all_finite(out, n_columns);
+        good &= all_finite(out, n_columns);
         if (center) {
             const auto value_of = [&](std::size_t i) { return vectors[i] / length - center[i]; };
             squares[row] = squared_length(n_columns, value_of);
             for (std::size_t i = 0; i < n_columns; ++i) out[i] = static_cast<float>(value_of(i));
         } else {
             squares[row] = squared_length(n_columns, [&](std::size_t i) { return double{vectors[i]}; });
+            good &= zeros || squares[row] > 0;
             const double factor = squares[row] > 0 ? 1 / std::sqrt(squares[row]) : 0.0;
             for (std::size_t i = 0; i < n_columns; ++i) out[i] = static_cast<float>(vectors[i] * factor);
         }
     }
-    return finite;
+    return good;
 }
 
-template bool center(const float *, std::size_t, std::size_t, double, const double *, float *, double *);
-template bool center(const double *, std::size_t, std::size_t, double, const double *, float *, double *);
+template bool center(const float *, std::size_t, std::size_t, double, const double *, bool, float *, double *);
+template bool center(const double *, std::size_t, std::size_t, double, const double *, bool, float *, double *);
 
 bool shift(float *rows, std::size_t n_rows, std::size_t n_coordinates, const float *shift, float most) {
     bool finite = true;

@@ -54,7 +54,7 @@ def calls():
     floors, pinned = np.zeros(200, np.float32), np.zeros(20_000, np.uint8)
     found = np.tile(np.arange(10), (200, 1)), np.sort(RNG.random((200, 10), np.float32), axis=1)
     by, sums, units = np.empty((200, 10), np.int64), np.full(200, 2.0), np.ones(200)
-    products = Products(similarities, np.arange(200, dtype=np.uint16), np.ones(200, np.float32))
+    products = Products(similarities, np.arange(200), np.ones(200, np.float32))
     k = _kernel
     return {
         "lift_limits": lambda: k.lift_limits(found[1], sums, units, sums, units, 0.0, 0.3, 0.5, 0.9, True),
@@ -68,7 +68,7 @@ def calls():
             *products[:3], np.empty((200, 25), np.uint8), np.empty((200, 200), np.float32)
         ),
         "round_to_exact_sums": lambda: k.round_to_exact_sums(weights),
-        "center": lambda: k.center(similarities, 2.0, None, np.empty_like(similarities), np.empty(200)),
+        "center": lambda: k.center(similarities, 2.0, None, True, np.empty_like(similarities), np.empty(200)),
         "shift": lambda: k.shift(similarities.copy(), np.ones(1998, np.float32), 3.0),
         "search": lambda: k.search(queries, weightings, segments, *nearest, 1),
         "search_whole": lambda: k.search_whole(
@@ -118,12 +118,12 @@ def test_products_are_split_as_their_reals_are(seed):
     n, n_numbers, n_bits = (int(value) for value in rng.integers(1, 60, 3))
     numbers, weights = (rng.normal(size=shape).astype(np.float32) for shape in ((n, n_numbers), n_bits))
     numbers[rng.random(numbers.shape) < 0.2] = 0
-    products = Products(numbers, rng.integers(0, n_numbers, n_bits).astype(np.uint16), weights)
+    products = Products(numbers, rng.integers(0, n_numbers, n_bits), weights)
     codes, sizes = split_products(products)
     np.testing.assert_array_equal(sizes, np.abs(products.reals()))
     np.testing.assert_array_equal(codes, np.packbits(products.reals() > 0, axis=1))
     with pytest.raises(ValueError, match="columns must be columns of numbers"):
-        split_products(products._replace(columns=products.columns + np.uint16(n_numbers)))
+        split_products(products._replace(columns=products.columns + n_numbers))
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -155,7 +155,8 @@ def test_vectors_are_centred_or_made_of_one_length(seed, dtype, by_distance):
     vectors[0] = 0
     center = rng.normal(size=vectors.shape[1]) if by_distance else None
     out, squares = np.empty(vectors.shape, np.float32), np.empty(len(vectors))
-    assert _kernel.center(vectors, 2.0, center, out, squares)
+    assert _kernel.center(vectors, 2.0, center, False, out, squares) == by_distance
+    assert _kernel.center(vectors, 2.0, center, True, out, squares)
     exact = vectors.astype(np.float64)
     exact = exact / 2 - center if by_distance else exact
     np.testing.assert_allclose(squares, (exact**2).sum(axis=1), rtol=1e-12)
@@ -163,7 +164,7 @@ def test_vectors_are_centred_or_made_of_one_length(seed, dtype, by_distance):
     np.testing.assert_allclose(out, exact if by_distance else exact / np.where(size > 0, size, 1), rtol=1e-6, atol=1e-7)
     for value in (np.nan, np.inf, -np.inf):
         vectors[rng.integers(len(vectors)), -1] = value
-        assert not _kernel.center(vectors, 2.0, center, out, squares)
+        assert not _kernel.center(vectors, 2.0, center, True, out, squares)
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -75,12 +75,12 @@ class Products(NamedTuple):
 
     Examples
     --------
-    >>> Products(np.float32([[2, -3]]), np.uint16([0, 1, 1]), np.float32([4, 2, 1])).reals()
+    >>> Products(np.float32([[2, -3]]), np.array([0, 1, 1]), np.float32([4, 2, 1])).reals()
     array([[ 8., -6., -3.]], dtype=float32)
     """
 
     numbers: npt.NDArray[np.float32]  # (n_queries, n), finite
-    columns: npt.NDArray[np.uint16]  # (n_bits,)
+    columns: npt.NDArray[np.int64]  # (n_bits,)
     weights: npt.NDArray[np.float32]  # (n_bits,)
     rounded: bool = False  # magnitudes are rounded so that the kernel sums them exactly
 

@@ -137,7 +137,8 @@ class Axes:
         by_distance = self.metric == "l2"
         Q = np.ascontiguousarray(Q if Q.dtype == np.float32 else Q.astype(np.float64))
         units, squares = np.empty(Q.shape, np.float32), np.empty(len(Q))
-        finite = _kernel.center(Q, self.length, self.center if by_distance else None, units, squares)
+        center, zeros = (self.center if by_distance else None), self.metric != "cosine"
+        good = _kernel.center(Q, self.length, center, zeros, units, squares)
         z: Reals = units @ self._asking
         if not self.along:
             z[:, -2] = 1
@@ -146,7 +147,7 @@ class Axes:
         if by_distance:
             z[:, -1] = squares
             scale[:], offset = 2 * self.length**2, -(self.length**2) * squares
-        if not (finite and _kernel.shift(z, self._shift, _MOST_SHARE)):
+        if not (good and _kernel.shift(z, self._shift, _MOST_SHARE)):
             raise OverflowError
         return Asked(z, scale, offset)
 

@@ -178,12 +178,9 @@ class BitPlanes(Hasher):
         """Compute what `estimate` and both forms of `project` share."""
         vectors = self._vectors(X)
         try:
-            asked = self._layout.axes.ask(vectors)
+            return self._layout.axes.ask(vectors)
         except OverflowError:
             self._refuse(vectors)
-        if self.metric == "cosine" and not asked.z[:, 0].all():  # where the first is zero, all may be
-            self._check_lengths(vectors)
-        return asked
 
     def products(self, asked: Asked, head: bool = False) -> Products:
         """Compute `project` from what `ask` returned, as `Index` takes it at once."""
@@ -395,6 +392,7 @@ class BitPlanes(Hasher):
     def _refuse(self, vectors: npt.NDArray[Any]) -> NoReturn:
         """Say what is wrong with vectors whose products are not finite."""
         validate_data(self, vectors, reset=False)
+        self._check_lengths(vectors)
         largest = np.abs(vectors).max()
         raise ValueError(f"X must have projections that fit in float32, got values up to {largest:.3g}")
 

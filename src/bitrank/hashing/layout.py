@@ -104,7 +104,7 @@ class Layout:
         f_weights = (-self.slope * self.f.step * power).astype(np.float32)
         self._weights[self._f_tail] = f_weights[self._f_tail]
         self._head_weights[self._f_head] = f_weights[self._f_head]
-        self._columns = columns.astype(np.uint16)
+        self._columns = columns
         # The terms of estimates are linear in β and in |q'|², or the product of the query and the centre.
         slope, square = (self.slope if len(self._f_tail) else 0.0), axes.length**2
         by_beta = [-self.t0, 0.0, self.used_w.middle]

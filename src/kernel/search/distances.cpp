@@ -114,7 +114,7 @@ bool split_reals(const float *reals, std::size_t n_rows, std::size_t n_bits, std
     return finite && any_below;
 }
 
-void split_products(const float *numbers, std::size_t n_rows, std::size_t n_numbers, const std::uint16_t *columns,
+void split_products(const float *numbers, std::size_t n_rows, std::size_t n_numbers, const std::int64_t *columns,
                     const float *weights, std::size_t n_bits, std::uint8_t *codes, float *sizes) {
     for (std::size_t row = 0; row < n_rows; ++row, numbers += n_numbers, sizes += n_bits) {
         for (std::size_t i = 0; i < n_bits; ++i) sizes[i] = numbers[columns[i]] * weights[i];

@@ -40,7 +40,7 @@ bool split_reals(const float *reals, std::size_t n_rows, std::size_t n_bits, std
 
 // The same of reals that are products of a few finite numbers per row (n_rows x n_numbers) and weights: real b is
 // numbers[columns[b]] * weights[b].
-void split_products(const float *numbers, std::size_t n_rows, std::size_t n_numbers, const std::uint16_t *columns,
+void split_products(const float *numbers, std::size_t n_rows, std::size_t n_numbers, const std::int64_t *columns,
                     const float *weights, std::size_t n_bits, std::uint8_t *codes, float *sizes);
 
 }  // namespace bitrank

@@ -25,7 +25,7 @@ struct Hit {
 class TopK {
 public:
     // At most k hits, none farther than the radius.
-    TopK(std::size_t k, float radius) : k_(k), radius_(radius) {}
+    TopK(std::size_t k, float radius) : k_(k), radius_(radius) { heap_.reserve(std::min(k, reserved)); }
 
     // The distance of the k-th best hit so far, or the radius while there are fewer: no farther hit can enter.
     float limit() const { return heap_.size() < k_ ? radius_ : std::min(radius_, heap_.front().distance); }
@@ -68,6 +68,8 @@ private:
         }
         heap_[hole] = hit;
     }
+
+    static constexpr std::size_t reserved = 256;
 
     std::size_t k_;
     float radius_;
