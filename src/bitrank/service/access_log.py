@@ -8,8 +8,9 @@ import logging.handlers
 import sys
 
 import msgspec
+from starlette.types import Scope
 
-from bitrank.service.asgi import REQUEST, Scope
+from bitrank.service.asgi import REQUEST
 
 
 def log_to_stderr() -> None:

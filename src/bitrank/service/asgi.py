@@ -1,18 +1,12 @@
-"""Names of the ASGI interface, and a short answer."""
+"""The id of a request, its headers, and short answers, without the costs of a framework."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Any
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Headers = Sequence[tuple[bytes, bytes]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.types import Scope, Send
 
 REQUEST: ContextVar[str] = ContextVar("request", default="")  # the id of the request that is answered
 FAILED = "the service failed; its log says more"
@@ -26,7 +20,7 @@ def header(scope: Scope, name: bytes) -> bytes:
     return b""
 
 
-async def answer(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
+async def answer(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     """Answer with JSON."""
     head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})

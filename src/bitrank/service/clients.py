@@ -7,7 +7,9 @@ import ipaddress
 import secrets
 from http.cookies import CookieError, SimpleCookie
 
-from bitrank.service.asgi import Scope, header
+from starlette.types import Scope
+
+from bitrank.service.asgi import header
 
 COOKIE = "bitrank_session"
 MAX_NAMES = 10_000  # names that are remembered

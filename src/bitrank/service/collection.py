@@ -26,7 +26,7 @@ from bitrank.service.sources import Description, Items, Overlay, Source
 from bitrank.service.store.items import Item, ItemStore
 
 if TYPE_CHECKING:
-    from bitrank.hashing.hasher import Hasher
+    pass
 
 
 Shown = tuple[str | None, str | None, msgspec.Raw]
@@ -91,11 +91,6 @@ class Collection:
         return self.index.n_bits
 
     @property
-    def hasher(self) -> Hasher | None:
-        """The hasher of vectors, if any; loaded when first used."""
-        return self.source.hasher
-
-    @property
     def hasher_is_loaded(self) -> bool:
         """Whether a search by vector need not wait for the hasher."""
         return "hasher" in vars(self.source)
@@ -121,7 +116,7 @@ class Collection:
 
     def query_of_vector(self, vector: npt.ArrayLike) -> SearchQuery:
         """Make the query of a float vector: its projection, of which the signs are a code."""
-        hasher = self.hasher
+        hasher = self.source.hasher
         if hasher is None:
             raise ValueError(
                 "this collection has no hasher (--hasher) to make a code of a vector: give a code or an item"
@@ -251,11 +246,6 @@ class Collection:
         if self.source.folder is None:
             raise ValueError(f"image must be a URL, since this collection has no folder of images, got {image!r:.80}")
         images.confined(self.source.folder, image)
-
-    def check_reachable(self) -> None:
-        """Check that the codes can be read, where they stay in an engine."""
-        if isinstance(self.index, EngineIndex):
-            self.index.check_reachable()
 
     def refresh(self) -> None:
         """Apply what changed in the store since the last time."""

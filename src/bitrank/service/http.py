@@ -17,10 +17,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import bitrank
 from bitrank.clicks.window import shares
-from bitrank.service.asgi import FAILED, App, Receive, Scope, Send
+from bitrank.service.asgi import FAILED
 from bitrank.service.engine_index import UnreachableEngineError
 from bitrank.service.metrics import Gauge, Metrics, Observed
 from bitrank.service.routes import items, judgements, profiles, search
@@ -44,7 +45,7 @@ UNAVAILABLE = {
 ERROR = "bitrank.error"  # in the scope of a search that failed
 
 
-def create_app(service: Service) -> App:
+def create_app(service: Service) -> ASGIApp:
     """Create the application of a service, which it closes at shutdown."""
     settings = service.settings
 

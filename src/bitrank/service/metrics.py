@@ -14,9 +14,10 @@ from itertools import count
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bitrank.service.access_log import AccessLog
-from bitrank.service.asgi import REQUEST, App, Message, Receive, Scope, Send, header
+from bitrank.service.asgi import REQUEST, header
 from bitrank.service.clients import Clients
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where the workers of one service keep their counts, which are summed
@@ -85,7 +86,7 @@ class Observed:
     A request has an id: that of its header `X-Request-Id`, or a new one. The answer and all logs name it.
     """
 
-    def __init__(self, app: App, metrics: Metrics, clients: Clients, log: AccessLog | None) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, clients: Clients, log: AccessLog | None) -> None:
         self._app, self._metrics, self._clients, self._log = app, metrics, clients, log
         self._prefix, self._count = os.urandom(4).hex().encode(), count(1)
 

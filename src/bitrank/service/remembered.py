@@ -103,7 +103,7 @@ class Remembered:
 
     def plain(self, query: SearchQuery) -> Linear:
         """A query as judged ones are compared with it, with its scale."""
-        n_bits, hasher = self._collection.n_bits, self._collection.hasher
+        n_bits, hasher = self._collection.n_bits, self._collection.source.hasher
         if hasher is not None and hasattr(hasher, "ask"):
             planes: Any = hasher
             vectors = planes.decode(query.code) if query.features is None else query.features

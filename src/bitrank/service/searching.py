@@ -155,7 +155,7 @@ class Searcher:
             return _weighted(query, np.ones(self._collection.n_bits, np.float32))
         if ranking.ranker is None:
             return _weighted(query, ranking.weights)
-        ranker = over_codes(ranking.ranker, self._collection.hasher)
+        ranker = over_codes(ranking.ranker, self._collection.source.hasher)
         features = None if query.features is None else ranker.features_of(query.features)
         calibration = self._calibration(ranking.ranker)
         return _check_finite(ranker.queries_for(query.vector, features=features, collection=calibration))
@@ -169,7 +169,7 @@ class Searcher:
             self._sampled, self._calibrations = sample, WeakKeyDictionary()
         if ranker not in self._calibrations:
             step = max(1, len(sample.codes) // _N_SAMPLED)
-            asked = over_codes(ranker, self._collection.hasher)
+            asked = over_codes(ranker, self._collection.source.hasher)
             self._calibrations[ranker] = asked.calibrate(np.ascontiguousarray(sample.codes[::step]))
         return self._calibrations[ranker]
 

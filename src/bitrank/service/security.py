@@ -11,7 +11,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from bitrank.service.asgi import FAILED, App, Message, Receive, Scope, Send, answer_problem
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bitrank.service.asgi import FAILED, answer_problem
 from bitrank.service.clients import Clients
 from bitrank.service.settings import LOOPBACK, Settings
 
@@ -40,7 +42,7 @@ class Guard:
     clients : Clients
     """
 
-    def __init__(self, app: App, settings: Settings, clients: Clients, max_body: int = MAX_BODY) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, clients: Clients, max_body: int = MAX_BODY) -> None:
         self._app, self._clients, self._max_body = app, clients, max_body
         self._token, self._admin_token = settings.token, settings.admin_token
         self._is_open = self._token is None and self._admin_token is None

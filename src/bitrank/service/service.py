@@ -26,6 +26,7 @@ from bitrank.service.candidates import Candidates
 from bitrank.service.clients import Clients
 from bitrank.service.code_table import Sample
 from bitrank.service.collection import Collection, SearchQuery
+from bitrank.service.engine_index import EngineIndex
 from bitrank.service.learner import POLL_S, Learner
 from bitrank.service.link import Link
 from bitrank.service.page_tokens import Signer
@@ -142,7 +143,8 @@ class Service:
         Whether the database takes writes is looked at every few seconds, since anybody may ask.
         """
         n_pages = self.store.profiles.n_pages()
-        self.collection.check_reachable()
+        if isinstance(self.collection.index, EngineIndex):
+            self.collection.index.check_reachable()
         if time.monotonic() > self._probed + PROBE_S:
             free = self.store.database.n_bytes_free()
             if free is not None and free < LEAST_FREE:
@@ -166,7 +168,7 @@ class Service:
     def _follow(self) -> None:
         """Poll the store for changes by other processes."""
         # The imports that the first choice and the first vector need take a second: do them now, while nobody waits.
-        _ = clicks.adapt_to_choices, self.collection.hasher
+        _ = clicks.adapt_to_choices, self.collection.source.hasher
         while not self._closed.wait(POLL_S):
             try:
                 self.collection.refresh()

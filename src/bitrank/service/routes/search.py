@@ -11,10 +11,11 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Form, Query, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
+from starlette.types import Receive, Scope, Send
 
 from bitrank.clicks import LoggedPage
 from bitrank.service import schemas
-from bitrank.service.asgi import Receive, Scope, Send, answer, header
+from bitrank.service.asgi import answer, header
 from bitrank.service.collection import Collection, SearchQuery
 from bitrank.service.filtering import Filter
 from bitrank.service.metrics import Metrics
