@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/kernel/*.?pp src/kernel/*/*.?pp)
 
 .PHONY: demo test test-all test-processors test-busy test-core test-integrations test-mteb browser test-lowest test-milvus test-hostile test-neon test-gpu check docs wheel cross coverage sanitize bench \
-  bench-learning bench-evidence bench-memory bench-noise bench-text bench-molecules bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
+  bench-learning bench-evidence bench-memory bench-noise bench-cells bench-text bench-molecules bench-times bench-clicks bench-service bench-engines bench-milvus bench-gpu bench-mteb bench-ann reproduce reproduce-quick clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/bitrank demo
@@ -185,6 +185,10 @@ bench-evidence: $(VENV)/test.installed
 # What a memory of judged queries gains, on four sets; BITRANK_DATA names the folder that holds them.
 bench-memory: $(VENV)/test.installed
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/memory.py
+
+# What a promised recall costs and what it is worth, at up to a million codes, beside graphs and inverted files; half an hour.
+bench-cells: $(VENV)/peers.installed
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cells.py
 
 # Can noise open a gate? 600 fits of random evidence and as many of shuffled evidence; an hour on one core. WORKERS=16 uses as many,
 # and a run that was stopped goes on.

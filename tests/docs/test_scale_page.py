@@ -1,5 +1,6 @@
 """The tables of docs/scale.md are those of the file of results, in which what the page promises holds."""
 
+import importlib
 import importlib.util
 import json
 from pathlib import Path
@@ -49,3 +50,12 @@ def test_what_was_measured_keeps_the_promises(results):
     assert recalls
     assert min(recalls) >= 0.95
     assert all(record["same_as_index"] for record in results["engines"] if record["step"] == "exact")
+
+
+def test_the_section_about_cells_agrees_with_its_file(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    cells = importlib.import_module("cells")
+    page = cells.PAGE.read_text(encoding="utf-8")
+    stored = json.loads(cells.PATH.read_text())
+    assert {found[2] for found in cells.MARK.finditer(page)} == set(cells.tables(stored))
+    assert cells.render(page, stored) == page
