@@ -11,8 +11,8 @@
 namespace bitrank {
 namespace {
 
-// Queries that share a super-block while it is in the cache.
-constexpr std::size_t queries_together = 64;
+// Queries that share a super-block while it is in the cache: fewer, whose tables stay there too, of codes that do.
+constexpr std::size_t queries_together = 64, queries_together_in_cache = 16, bytes_in_cache = std::size_t{1} << 24;
 
 // Super-blocks visited best first, to bring the limit near its final value; the rest follow in memory order. Those of
 // long codes differ little in their bounds.
@@ -71,9 +71,11 @@ std::vector<std::vector<Hit>> search(const Search &given) {
         for (std::size_t q = 0; q < task.n_queries; ++q) out[q] = search_one_query(task, q, supers);
         return out;
     }
-    const std::size_t together =
-        std::clamp(task.n_queries / std::max<std::size_t>(1, task.n_threads), std::size_t{1}, queries_together);
     const std::size_t n_shared = 1 + std::min(supers.size() / supers_per_best, task.k / hits_per_best);
+    const bool in_cache = supers.size() * super_rows * task.order.n_bytes() <= bytes_in_cache;
+    const std::size_t most_together = supers.size() <= n_shared ? 1 : in_cache ? queries_together_in_cache : queries_together;
+    const std::size_t together =
+        std::clamp(task.n_queries / std::max<std::size_t>(1, task.n_threads), std::size_t{1}, most_together);
     parallel_for((task.n_queries + together - 1) / together, task.n_threads, [&](std::size_t group) {
         std::vector<Pass> passes;
         passes.reserve(together);
