@@ -114,7 +114,7 @@ def judged(report: Report, name: str) -> None:
     cosine = score(data.query_vectors[test] @ data.documents.T).mean()
     report.add(f"{name}, float cosine", ndcg10=cosine, queries=len(test), bytes=4 * data.documents.shape[1])
     for bits_per in BITS:
-        options = {} if bits_per == 1 else {"bits": bits_per}
+        options: Any = {"hasher": SignBits()} if bits_per == 1 else {"bits": bits_per}
         collection = Collection.from_vectors(data.documents, random_state=0, **options)
         plain = ndcg_of_lists(collection.search(data.query_vectors[test], 10).ids, gains)
         what = f"{name}, {bits_per} bit{'s' * (bits_per > 1)} per dimension"
