@@ -74,7 +74,8 @@ struct PathTables {
                          .limit = scene.limits[q],
                          .block_limit = scene.limits[q],
                          .factors = scene.factors.data(),
-                         .test_from = scene.test_from};
+                         .test_from = scene.test_from,
+                         .exact_steps = 0};
         }
     }
 
