@@ -53,7 +53,8 @@ def test_what_was_measured_on_real_queries_is_kept(made, k):
         assert recall_of(found.ids, true.ids) >= recall - 0.03
         assert found.explanation.promise == "queries"
         reads.append(found.explanation.read.mean())
-    assert reads[0] <= reads[1] <= reads[2] < 0.7
+    assert reads[0] <= reads[1] <= reads[2]
+    assert reads[1] < 0.7
 
 
 def test_distances_are_those_of_an_exact_search(made):
