@@ -98,13 +98,13 @@ def encoded(name: str) -> tuple[BitPlanes, np.ndarray, np.ndarray]:
     file = data_folder() / f"bench-cells-{re.sub('[^a-z0-9]+', '-', name)}.npz"
     if not file.exists():
         chosen, rng = SETS[name](), np.random.default_rng(1)
-        planes = BitPlanes(chosen.bits, chosen.metric, 0)  # type: ignore[arg-type]
+        planes = BitPlanes(chosen.bits, chosen.metric, 0)
         planes.fit(chosen.items[rng.choice(len(chosen.items), 20_000, replace=False)])
         planes.save(file.with_suffix(".hasher"))
         with replacing(file) as stream:
             np.savez(stream, codes=planes.transform(chosen.items), reals=planes.project(chosen.queries))
     stored = read_npz(file)
-    planes = load_hasher(file.with_suffix(".hasher"))  # type: ignore[assignment]
+    planes = load_hasher(file.with_suffix(".hasher"))
     return planes, stored["codes"], stored["reals"]
 
 
@@ -248,7 +248,7 @@ def peers(n: int = 200_000) -> dict[str, Any]:
                 name,
                 collection.bytes_per_item,
                 seconds,
-                lambda q, c=collection, r=recall: c.search(q, 10, recall=r, threads=1).ids,  # type: ignore[misc]
+                lambda q, c=collection, r=recall: c.search(q, 10, recall=r, threads=1).ids,
             )
     d = items.shape[1]
     start = time.process_time()
@@ -267,7 +267,7 @@ def peers(n: int = 200_000) -> dict[str, Any]:
         seconds = time.process_time() - start
         for n_probe in (8, 32, 128):
             faiss.extract_index_ivf(made).nprobe = n_probe
-            line(f"FAISS {kind}, {n_probe}", n_bytes, seconds, lambda q, made=made: made.search(q, 10)[1])  # type: ignore[misc]
+            line(f"FAISS {kind}, {n_probe}", n_bytes, seconds, lambda q, made=made: made.search(q, 10)[1])
     return out
 
 
